@@ -1,0 +1,104 @@
+"""What the model must write: closed, bounded answers drawn up for one trajectory.
+
+Rationales come before what they argue for, `step` knows only the trajectory's own
+indices and `agent` only its own agents, so that the grammar itself forbids the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from faultattr_local.engine.base import Answer
+from faultattr_local.log import quote_stands_in
+from faultattr_local.trajectory import Trajectory
+from faultattr_local.verdict import Citation, Rationale
+
+Confidence = Annotated[int, Field(ge=0, le=100)]
+
+
+class AnswerLimits(BaseModel):
+    """Bounds of what the model may write, in characters and items."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    rationale: int = Field(default=700, ge=20)
+    """Characters of a rationale."""
+    quote: int = Field(default=160, ge=10)
+    """Characters of a quoted passage."""
+    citations: int = Field(default=3, ge=0, le=10)
+    """Passages that a rationale may cite."""
+    memory: int = Field(default=500, ge=20)
+    """Characters of a field of SAFARI's short-term memory."""
+    claim: int = Field(default=300, ge=20)
+    """Characters of an atomic claim, and of its evidence."""
+    pattern: int = Field(default=120, ge=10)
+    """Characters of a search pattern."""
+
+
+def step_type(trajectory: Trajectory) -> Any:
+    """The type that admits the trajectory's own indices and nothing else."""
+    indices = [step.index for step in trajectory.steps]
+    if indices[-1] - indices[0] + 1 == len(indices):
+        return Annotated[int, Field(ge=indices[0], le=indices[-1])]
+    return Literal[tuple(indices)]
+
+
+def agent_type(trajectory: Trajectory) -> Any:
+    """The type that admits the trajectory's own agents and nothing else."""
+    return Literal[trajectory.agents]
+
+
+def text_type(characters: int) -> Any:
+    """A string of at least one and at most so many characters."""
+    return Annotated[str, Field(min_length=1, max_length=characters)]
+
+
+def fault_answer(trajectory: Trajectory) -> type[Answer]:
+    """Who and where: `{agent, step}`."""
+    return create_model(
+        "FaultAnswer",
+        __base__=Answer,
+        agent=(agent_type(trajectory), ...),
+        step=(step_type(trajectory), ...),
+    )
+
+
+def rationale_answer(trajectory: Trajectory, limits: AnswerLimits) -> type[Answer]:
+    """An argument and the passages it cites: `{rationale, citations: [{step, quote}]}`."""
+    citation = create_model(
+        "CitationAnswer",
+        __base__=Answer,
+        step=(step_type(trajectory), ...),
+        quote=(text_type(limits.quote), ...),
+    )
+    return create_model(
+        "RationaleAnswer",
+        __base__=Answer,
+        rationale=(text_type(limits.rationale), ...),
+        citations=(Annotated[list[citation], Field(max_length=limits.citations)], ...),  # type: ignore[valid-type]
+    )
+
+
+def evaluator_answer(limits: AnswerLimits) -> type[Answer]:
+    """An Evaluator's `{rationale, confidence}`."""
+    return create_model(
+        "EvaluatorAnswer",
+        __base__=Answer,
+        rationale=(text_type(limits.rationale), ...),
+        confidence=(Confidence, ...),
+    )
+
+
+def checked_rationale(answer: Any, trajectory: Trajectory) -> Rationale:
+    """A rationale as the verdict keeps it, each citation checked against its step."""
+    citations = tuple(
+        Citation(
+            step=cited.step,
+            quote=cited.quote,
+            found=quote_stands_in(cited.quote, trajectory.by_index[cited.step]),
+        )
+        for cited in answer.citations
+    )
+    return Rationale(text=answer.rationale, citations=citations)
