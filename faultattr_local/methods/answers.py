@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import Field, create_model
 
 from faultattr_local.engine.base import Answer
 from faultattr_local.log import quote_stands_in
+from faultattr_local.settings import Section
 from faultattr_local.trajectory import Trajectory
 from faultattr_local.verdict import Citation, Rationale
 
 Confidence = Annotated[int, Field(ge=0, le=100)]
 
 
-class AnswerLimits(BaseModel):
+class AnswerLimits(Section):
     """Bounds of what the model may write, in characters and items."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     rationale: int = Field(default=700, ge=20)
     """Characters of a rationale."""

@@ -6,8 +6,6 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
 from faultattr_local import log
 from faultattr_local.engine.base import Answer, Message, Reply, Request, Sampling
 from faultattr_local.errors import LogTooLong
@@ -21,12 +19,6 @@ Flow = Generator[list[Request], list[Reply], Verdict]
 
 TEMPLATE_TOKENS = 16
 """Most tokens that a chat template puts around one message."""
-
-
-class Section(BaseModel):
-    """One section of a config: no unknown keys, nothing changed after reading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 @dataclass(frozen=True)
