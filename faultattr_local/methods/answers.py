@@ -6,6 +6,7 @@ indices and `agent` only its own agents, so that the grammar itself forbids the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, create_model
@@ -14,7 +15,7 @@ from faultattr_local.engine.base import Answer
 from faultattr_local.log import quote_stands_in
 from faultattr_local.settings import Section
 from faultattr_local.trajectory import Trajectory
-from faultattr_local.verdict import Citation, Rationale
+from faultattr_local.verdict import Citation, Fault, Rationale
 
 Confidence = Annotated[int, Field(ge=0, le=100)]
 
@@ -101,3 +102,21 @@ def checked_rationale(answer: Any, trajectory: Trajectory) -> Rationale:
         for cited in answer.citations
     )
     return Rationale(text=answer.rationale, citations=citations)
+
+
+def fault_of(
+    trajectory: Trajectory, agent: str, step: int, rationales: Mapping[str, Rationale]
+) -> Fault:
+    """The fault named, with where its step stands in the trace file.
+
+    Args:
+        trajectory: The run.
+        agent: As the model named it; not necessarily who acts at the step.
+        step: One of the trajectory's own indices.
+        rationales: As `Fault.rationales`.
+
+    Raises:
+        KeyError: The trajectory has no such step.
+    """
+    source_ref = trajectory.by_index[step].source_ref
+    return Fault(agent=agent, step=step, source_ref=source_ref, rationales=dict(rationales))
