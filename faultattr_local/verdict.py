@@ -44,12 +44,19 @@ class Fault(Frozen):
 
 
 class Assessment(Frozen):
-    """One Evaluator's confidence, 0 to 100, in the soundness of one argument."""
+    """One Evaluator's confidence, 0 to 100, in the soundness of one argument.
+
+    Attributes:
+        criterion: The criterion argued, or "log" for the log Evaluator.
+        by: "rule" for the log Evaluator, which asks no model.
+        unfounded: The confidence was set to 0, since no quote of the argument stands.
+    """
 
     criterion: str
     rationale: str
     confidence: int = Field(ge=0, le=100)
     by: Literal["model", "rule"] = "model"
+    unfounded: bool = False
 
 
 class Iteration(Frozen):

@@ -1,0 +1,140 @@
+"""Every reply on disk as it comes: the audit log, the cache of resume, and replay.
+
+Replies are kept under the digest of the request and of the model. Only replies that were
+validated are given again; an invalid one is recorded, marked so, and asked anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from faultattr_local.engine.base import (
+    Engine,
+    ModelCard,
+    Reply,
+    Request,
+    answer_schema,
+    parse_answer,
+)
+from faultattr_local.errors import EngineUnavailable, InvalidReply
+
+Call = dict[str, Any]
+
+
+class Recorder:
+    """An engine that answers from the record first and records what the inner engine says.
+
+    Args:
+        inner: The engine asked for what is not on record; None replays only.
+        write: Takes one JSON-ready record and makes it durable before returning.
+        recorded: The calls of earlier runs.
+        card: What was served when the record was made; needed only to replay.
+    """
+
+    def __init__(
+        self,
+        inner: Engine | None,
+        write: Callable[[Call], None],
+        recorded: Iterable[Call] = (),
+        card: ModelCard | None = None,
+    ) -> None:
+        self._inner = inner
+        self._write = write
+        self._card = card
+        self._recorded = {call["key"]: call["reply"] for call in recorded if call["valid"]}
+
+    async def start(self) -> ModelCard:
+        """Start the inner engine; replay alone needs none."""
+        if self._inner is not None:
+            self._card = await self._inner.start()
+        if self._card is None:
+            raise EngineUnavailable("there is neither an engine nor a record of one")
+        return self._card
+
+    async def stop(self) -> None:
+        """Stop the inner engine."""
+        if self._inner is not None:
+            await self._inner.stop()
+
+    def count_tokens(self, text: str) -> int:
+        """Count with the inner engine's tokenizer."""
+        if self._inner is None:
+            raise EngineUnavailable("a record alone has no tokenizer")
+        return self._inner.count_tokens(text)
+
+    async def generate(self, request: Request) -> Reply:
+        """The recorded reply, or a new one that is on disk before it is used."""
+        assert self._card is not None, "start() comes first"
+        key = call_key(request, self._card)
+        if (known := self._recorded.get(key)) is not None:
+            return replay(request, known)
+        if self._inner is None:
+            raise EngineUnavailable("the record holds no reply to it", where=request.role)
+        started = time.time()
+        try:
+            reply = await self._inner.generate(request)
+        except InvalidReply as error:
+            told = {"error": str(error), "text": error.text, "finish_reason": error.finish_reason}
+            times = {"started": started, "seconds": time.time() - started}
+            self._write(call_record(request, key, valid=False, reply=told | times))
+            raise
+        self._write(call_record(request, key, valid=True, reply=reply_record(reply)))
+        return reply
+
+
+def call_key(request: Request, card: ModelCard) -> str:
+    """SHA-256 of model, messages, schema and sampling: all that decides a reply."""
+    return hashlib.sha256(f"{card.digest}\0{request.digest}".encode()).hexdigest()
+
+
+def reply_record(reply: Reply) -> Call:
+    """A reply as it is written down; its answer is parsed again from the text."""
+    return {
+        "text": reply.text,
+        "finish_reason": reply.finish_reason,
+        "prompt_tokens": reply.prompt_tokens,
+        "cached_tokens": reply.cached_tokens,
+        "output_tokens": reply.output_tokens,
+        "started": reply.started,
+        "seconds": reply.seconds,
+    }
+
+
+def call_record(request: Request, key: str, *, valid: bool, reply: Mapping[str, Any]) -> Call:
+    """One line of the calls file.
+
+    The shared messages are kept as a digest: they are the log, the same in every call, and
+    can be rendered again from the trajectory and the prompts in the run folder.
+    """
+    shared = hashlib.sha256()
+    for message in request.shared:
+        shared.update(f"{message.role}\0{message.content}\0".encode())
+    schema = repr(answer_schema(request.answer)).encode()
+    return {
+        "key": key,
+        "trajectory": request.trajectory,
+        "role": request.role,
+        "attempt": request.attempt,
+        "shared": shared.hexdigest(),
+        "ask": request.ask,
+        "schema": hashlib.sha256(schema).hexdigest(),
+        "temperature": request.sampling.temperature,
+        "seed": request.sampling.seed,
+        "max_tokens": request.max_tokens,
+        "valid": valid,
+        "reply": dict(reply),
+    }
+
+
+def replay(request: Request, recorded: Mapping[str, Any]) -> Reply:
+    """A recorded reply, validated again.
+
+    Raises:
+        InvalidReply: The record was changed by hand or is damaged.
+    """
+    text = recorded["text"]
+    answer = parse_answer(request, text, recorded["finish_reason"], recorded["output_tokens"])
+    return Reply(answer=answer, replayed=True, **recorded)

@@ -1,0 +1,238 @@
+"""Drives many flows on one event loop, with no barrier between their calls.
+
+A flow's list of requests goes to the engine as concurrent calls, so that the engine batches
+the calls of all flows together. What goes wrong in one flow costs that flow alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass, field
+
+from faultattr_local.engine.base import Engine, Reply, Request
+from faultattr_local.errors import (
+    EngineDied,
+    EngineError,
+    InvalidReply,
+    TrajectoryError,
+    UsageError,
+)
+from faultattr_local.methods.flow import Flow
+from faultattr_local.run.admission import Admission
+from faultattr_local.trajectory import LabelledTrajectory, Trajectory
+from faultattr_local.verdict import Failure, Usage, Verdict
+
+logger = logging.getLogger(__name__)
+
+RETRY_TEMPERATURE = 0.4
+"""Temperature of the one retry after an invalid reply; a greedy retry would repeat it."""
+
+
+@dataclass
+class Progress:
+    """Counts of a run as it goes, for whoever shows them."""
+
+    waiting: int = 0
+    working: int = 0
+    done: int = 0
+    unscored: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    replayed: int = 0
+    restarts: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+    def count(self, reply: Reply) -> None:
+        """Add one reply; replayed ones cost nothing now."""
+        if reply.replayed:
+            self.replayed += 1
+            return
+        self.prompt_tokens += reply.prompt_tokens
+        self.cached_tokens += reply.cached_tokens
+        self.output_tokens += reply.output_tokens
+
+
+class Driver:
+    """Runs flows against one engine.
+
+    Args:
+        engine: Started.
+        make_flow: Makes the flow of a trajectory.
+        reservation: KV tokens to hold while a trajectory is at work.
+        admission: Who may work at once.
+        progress: Counted in place.
+        max_restarts: Engine deaths to survive before the run ends.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        make_flow: Callable[[Trajectory], Flow],
+        reservation: Callable[[Trajectory], int],
+        admission: Admission,
+        progress: Progress,
+        max_restarts: int = 3,
+    ) -> None:
+        self.engine = engine
+        self.make_flow = make_flow
+        self.reservation = reservation
+        self.admission = admission
+        self.progress = progress
+        self.max_restarts = max_restarts
+        self._reviving = asyncio.Lock()
+
+    async def run(
+        self, trajectories: Iterable[LabelledTrajectory]
+    ) -> AsyncIterator[tuple[LabelledTrajectory, Verdict]]:
+        """Verdicts as they are made, in the order in which they are.
+
+        Trajectories are taken from the iterable only as they are admitted.
+
+        Raises:
+            EngineDied: More often than `max_restarts`; what was yielded stays valid.
+        """
+        finished: asyncio.Queue[tuple[LabelledTrajectory, Verdict] | None] = asyncio.Queue()
+        feeder = asyncio.create_task(self._feed(trajectories, finished))
+        try:
+            while (pair := await finished.get()) is not None:
+                yield pair
+            await feeder
+        finally:
+            feeder.cancel()
+            await asyncio.gather(feeder, return_exceptions=True)
+
+    async def _feed(
+        self,
+        trajectories: Iterable[LabelledTrajectory],
+        finished: asyncio.Queue[tuple[LabelledTrajectory, Verdict] | None],
+    ) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for item in trajectories:
+                    admitted = asyncio.Event()
+                    group.create_task(self._work(item, admitted, finished))
+                    await admitted.wait()
+        except* Exception as failed:
+            raise first_of(failed) from failed
+        finally:
+            finished.put_nowait(None)
+
+    async def _work(
+        self,
+        item: LabelledTrajectory,
+        admitted: asyncio.Event,
+        finished: asyncio.Queue[tuple[LabelledTrajectory, Verdict] | None],
+    ) -> None:
+        trajectory = item.trajectory
+        self.progress.waiting += 1
+        async with self.admission.admitted_with(self.reservation(trajectory)):
+            self.progress.waiting -= 1
+            self.progress.working += 1
+            admitted.set()
+            try:
+                verdict = await self.attribute(trajectory)
+            finally:
+                self.progress.working -= 1
+        self.progress.done += 1
+        self.progress.unscored += verdict.status == "unscored"
+        await finished.put((item, verdict))
+
+    async def attribute(self, trajectory: Trajectory) -> Verdict:
+        """Run one flow to its verdict; an error of its own makes it `unscored`."""
+        started = time.monotonic()
+        replies: list[Reply] = []
+        invalid: list[InvalidReply] = []
+        flow = self.make_flow(trajectory)
+        try:
+            requests = next(flow)
+            while True:
+                answers = await self._answer_all(requests, invalid)
+                replies += answers
+                requests = flow.send(answers)
+        except StopIteration as stop:
+            verdict: Verdict = stop.value
+        except (EngineError, UsageError):
+            raise
+        except TrajectoryError as error:
+            verdict = unscored(trajectory, flow, error)
+        except Exception as error:  # noqa: BLE001 - the one boundary: a flow costs only itself
+            logger.exception("%s: the method failed", trajectory.id)
+            verdict = unscored(trajectory, flow, error)
+        finally:
+            flow.close()
+        usage = usage_of(replies, len(invalid), time.monotonic() - started)
+        return verdict.model_copy(update={"usage": usage})
+
+    async def _answer_all(
+        self, requests: list[Request], invalid: list[InvalidReply]
+    ) -> list[Reply]:
+        if len(requests) == 1:
+            return [await self._answer(requests[0], invalid)]
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._answer(one, invalid)) for one in requests]
+        except* Exception as failed:
+            raise first_of(failed) from failed
+        return [task.result() for task in tasks]
+
+    async def _answer(self, request: Request, invalid: list[InvalidReply]) -> Reply:
+        """One reply; an invalid one is asked for once more, and then it is an error."""
+        try:
+            reply = await self._from_engine(request)
+        except InvalidReply as error:
+            invalid.append(error)
+            try:
+                reply = await self._from_engine(request.again(RETRY_TEMPERATURE))
+            except InvalidReply as second:
+                invalid.append(second)
+                raise
+        self.progress.count(reply)
+        return reply
+
+    async def _from_engine(self, request: Request) -> Reply:
+        while True:
+            restarts = self.progress.restarts
+            try:
+                return await self.engine.generate(request)
+            except EngineDied:
+                async with self._reviving:
+                    if self.progress.restarts == restarts:
+                        if restarts >= self.max_restarts:
+                            raise
+                        await self.engine.stop()
+                        await self.engine.start()
+                        self.progress.restarts += 1
+
+
+def first_of(failed: ExceptionGroup[Exception]) -> Exception:
+    """The first exception of a group that may hold groups."""
+    first = failed.exceptions[0]
+    return first_of(first) if isinstance(first, ExceptionGroup) else first
+
+
+def unscored(trajectory: Trajectory, flow: Flow, error: Exception) -> Verdict:
+    """The verdict on a trajectory that an error has left undecided."""
+    return Verdict(
+        trajectory=trajectory.id,
+        digest=trajectory.digest,
+        status="unscored",
+        method=flow.__name__,
+        failure=Failure(error=type(error).__name__, message=str(error)),
+    )
+
+
+def usage_of(replies: Iterable[Reply], invalid: int, seconds: float) -> Usage:
+    """What these calls cost together; replayed ones as they were when first made."""
+    kept = list(replies)
+    return Usage(
+        requests=len(kept) + invalid,
+        invalid_replies=invalid,
+        prompt_tokens=sum(reply.prompt_tokens for reply in kept),
+        cached_tokens=sum(reply.cached_tokens for reply in kept),
+        output_tokens=sum(reply.output_tokens for reply in kept),
+        seconds=round(seconds, 3),
+    )

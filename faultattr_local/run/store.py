@@ -1,0 +1,198 @@
+"""The run folder: the one truth of a run, written a line at a time, resumed from, read alone.
+
+    run.json               config as sent, model, prompt digests, versions, host, sittings
+    trajectories-S.jsonl   each trajectory as it was read, with its label, when its verdict is
+    verdicts-S.jsonl       a verdict a line; of two for one trajectory the later holds
+    calls-S.jsonl          every call and its reply
+
+S is the shard. Lines are appended and made durable one by one; a torn last line is cut when
+its shard is opened again, and skipped with a warning by readers.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+from filelock import FileLock, Timeout
+from pydantic import ValidationError
+
+from faultattr_local.engine.record import Call
+from faultattr_local.errors import RunFolderError
+from faultattr_local.trajectory import LabelledTrajectory
+from faultattr_local.verdict import Verdict
+
+logger = logging.getLogger(__name__)
+
+Key = tuple[str, str]
+"""Id and digest of a trajectory: a changed file under the same name is another trajectory."""
+
+
+class Appender:
+    """A JSONL file that is appended to; every line is on disk when `write` returns."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: BinaryIO = path.open("ab")
+        if torn := cut_torn_line(path):
+            logger.warning("%s: cut a torn last line of %d bytes", path, torn)
+            self._file.seek(0, os.SEEK_END)
+
+    def write(self, line: str) -> None:
+        """Append one line and wait until it is durable."""
+        self._file.write(line.encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class RunFolder:
+    """A run folder open for one shard of a run.
+
+    Use it as a context manager; it holds the shard's lock while open.
+
+    Args:
+        path: The folder; made when absent.
+        shard: Which files are written.
+
+    Raises:
+        RunFolderError: Another process writes this shard.
+    """
+
+    def __init__(self, path: Path, shard: str = "0") -> None:
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunFolderError(f"cannot be made: {error.strerror}", where=str(path)) from error
+        self.path = path
+        self._lock = FileLock(path / f".lock-{shard}")
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout as error:
+            raise RunFolderError(
+                "another process is writing here", where=str(path), fix="Wait for it or stop it."
+            ) from error
+        self._verdicts = Appender(path / f"verdicts-{shard}.jsonl")
+        self._trajectories = Appender(path / f"trajectories-{shard}.jsonl")
+        self._calls = Appender(path / f"calls-{shard}.jsonl")
+
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for appender in (self._verdicts, self._trajectories, self._calls):
+            appender.close()
+        self._lock.release()
+
+    def write_call(self, call: Call) -> None:
+        """Record one call."""
+        self._calls.write(json.dumps(call, ensure_ascii=False))
+
+    def write_verdict(self, item: LabelledTrajectory, verdict: Verdict) -> None:
+        """Record one verdict, its trajectory first, so that no verdict stands without it."""
+        self._trajectories.write(item.model_dump_json())
+        self._verdicts.write(verdict.model_dump_json())
+
+    def done(self) -> set[Key]:
+        """Trajectories that have a verdict; unscored ones are to be tried again."""
+        return {
+            key for key, verdict in read_verdicts(self.path).items() if verdict.status != "unscored"
+        }
+
+
+def cut_torn_line(path: Path) -> int:
+    """Cut what stands after the last newline; returns the number of bytes cut."""
+    with path.open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        end = size
+        while end:
+            start = max(0, end - 65536)
+            file.seek(start)
+            newline = file.read(end - start).rfind(b"\n")
+            if newline >= 0:
+                end = start + newline + 1
+                break
+            end = start
+        file.truncate(end)
+        return size - end
+
+
+def read_lines(path: Path, kind: str) -> Iterator[dict[str, Any]]:
+    """Every record of one kind ("verdicts", "calls", "trajectories") in every shard.
+
+    A last line without its newline is still being written, or torn: it is skipped.
+
+    Raises:
+        RunFolderError: A line in the middle is not JSON.
+    """
+    for file in sorted(path.glob(f"{kind}-*.jsonl")):
+        with file.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                if not line.endswith(b"\n"):
+                    logger.warning("%s: line %d is torn and skipped", file, number)
+                    break
+                try:
+                    yield json.loads(line)
+                except ValueError as error:
+                    raise RunFolderError(
+                        f"line {number} is not JSON: {error}",
+                        where=str(file),
+                        fix="Delete that line; what it held is done again on the next run.",
+                    ) from error
+
+
+def read_verdicts(path: Path) -> dict[Key, Verdict]:
+    """The standing verdict of each trajectory, in the order in which they first came.
+
+    Raises:
+        RunFolderError: There is no run in the folder, or a line is damaged.
+    """
+    require_run(path)
+    verdicts: dict[Key, Verdict] = {}
+    try:
+        for record in read_lines(path, "verdicts"):
+            verdict = Verdict.model_validate(record)
+            verdicts[verdict.trajectory, verdict.digest] = verdict
+    except ValidationError as error:
+        raise RunFolderError(
+            f"holds a verdict of another shape: {error.errors(include_url=False)[0]['msg']}",
+            where=str(path),
+            fix="It was changed by hand, or written by another version.",
+        ) from error
+    return verdicts
+
+
+def read_trajectory(path: Path, key: Key) -> LabelledTrajectory | None:
+    """The trajectory of a verdict, as it was read for the run; None when it is not there."""
+    for record in read_lines(path, "trajectories"):
+        if record["trajectory"]["id"] == key[0]:
+            item = LabelledTrajectory.model_validate(record)
+            if item.trajectory.digest == key[1]:
+                return item
+    return None
+
+
+def require_run(path: Path) -> None:
+    """Check that a folder holds a run.
+
+    Raises:
+        RunFolderError: It does not exist, or has no run.json.
+    """
+    if not (path / "run.json").is_file():
+        raise RunFolderError(
+            "is not a run folder" if path.is_dir() else "does not exist",
+            where=str(path),
+            fix="Give the folder that `faultattr attribute -o` wrote.",
+        )
