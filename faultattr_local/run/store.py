@@ -105,11 +105,12 @@ class RunFolder:
         self._trajectories.write(item.model_dump_json())
         self._verdicts.write(verdict.model_dump_json())
 
-    def done(self) -> set[Key]:
-        """Trajectories that have a verdict; unscored ones are to be tried again."""
-        return {
-            key for key, verdict in read_verdicts(self.path).items() if verdict.status != "unscored"
-        }
+    def standing(self) -> dict[Key, Verdict]:
+        """Verdicts that hold; unscored trajectories are to be tried again."""
+        if not (self.path / "run.json").is_file():
+            return {}
+        verdicts = read_verdicts(self.path)
+        return {key: one for key, one in verdicts.items() if one.status != "unscored"}
 
 
 def cut_torn_line(path: Path) -> int:
