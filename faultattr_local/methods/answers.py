@@ -6,7 +6,8 @@ indices and `agent` only its own agents, so that the grammar itself forbids the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, create_model
@@ -14,7 +15,7 @@ from pydantic import Field, create_model
 from faultattr_local.engine.base import Answer
 from faultattr_local.log import quote_stands_in
 from faultattr_local.settings import Section
-from faultattr_local.trajectory import Trajectory
+from faultattr_local.trajectory import Step, Trajectory
 from faultattr_local.verdict import Citation, Fault, Rationale
 
 Confidence = Annotated[int, Field(ge=0, le=100)]
@@ -73,11 +74,12 @@ def rationale_answer(trajectory: Trajectory, limits: AnswerLimits) -> type[Answe
         step=(step_type(trajectory), ...),
         quote=(text_type(limits.quote), ...),
     )
+    citations: Any = Annotated[list[citation], Field(max_length=limits.citations)]  # type: ignore[valid-type]
     return create_model(
         "RationaleAnswer",
         __base__=Answer,
         rationale=(text_type(limits.rationale), ...),
-        citations=(Annotated[list[citation], Field(max_length=limits.citations)], ...),  # type: ignore[valid-type]
+        citations=(citations, ...),
     )
 
 
@@ -120,3 +122,43 @@ def fault_of(
     """
     source_ref = trajectory.by_index[step].source_ref
     return Fault(agent=agent, step=step, source_ref=source_ref, rationales=dict(rationales))
+
+
+def step_answer(limits: AnswerLimits) -> type[Answer]:
+    """On one step: `{rationale, confidence, decisive}`.
+
+    The confidence is that this step is the decisive fault. It stands before the yes or no,
+    so that it cannot be taken for the confidence in a "no".
+    """
+    return create_model(
+        "StepAnswer",
+        __base__=evaluator_answer(limits),
+        decisive=(bool, ...),
+    )
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was answered on one step; the confidence, 0 to 100, is that it is the one."""
+
+    step: Step
+    rationale: str
+    confidence: int
+    decisive: bool
+
+    def __str__(self) -> str:
+        answer = "yes" if self.decisive else "no"
+        why = " ".join(self.rationale.split())
+        who = f"step {self.step.index}, {self.step.agent}"
+        return f"{who}: {answer}, confidence {self.confidence}: {why}"
+
+
+def finding(step: Step, answer: Any) -> Finding:
+    """A `step_answer` with the step it is on."""
+    return Finding(step, answer.rationale, answer.confidence, answer.decisive)
+
+
+def cited_share(rationales: Iterable[Rationale]) -> float | None:
+    """Share of the citations whose quote stands in the step; None without citations."""
+    found = [cited.found for rationale in rationales for cited in rationale.citations]
+    return sum(found) / len(found) if found else None
