@@ -12,7 +12,8 @@ from faultattr_local.engine import EngineConfig, make_engine
 from faultattr_local.engine.base import Engine, ModelCard
 from faultattr_local.engine.record import Recorder
 from faultattr_local.errors import ConfigError
-from faultattr_local.methods import METHODS, Setup
+from faultattr_local.methods.flow import Setup
+from faultattr_local.methods.registry import METHODS
 from faultattr_local.prompts import Prompts
 from faultattr_local.run.admission import Admission
 from faultattr_local.run.config import Config, MethodName

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, ValidationError
 from faultattr_local.engine import EngineConfig
 from faultattr_local.engine.base import Sampling
 from faultattr_local.errors import ConfigError
-from faultattr_local.methods import MethodSections
+from faultattr_local.methods.registry import MethodSections
 from faultattr_local.methods.answers import AnswerLimits
 from faultattr_local.settings import Section
 

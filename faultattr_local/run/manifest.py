@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from faultattr_local.engine.base import ModelCard
 from faultattr_local.errors import RunFolderError
-from faultattr_local.methods import METHODS
+from faultattr_local.methods.registry import METHODS
 from faultattr_local.prompts import Prompts
 from faultattr_local.run.config import Config
 
