@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from faultattr_local.errors import RunFolderError
+from faultattr_local.run.store import (
+    RunFolder,
+    cut_torn_line,
+    read_lines,
+    read_trajectory,
+    read_verdicts,
+)
+from faultattr_local.verdict import Failure, Verdict
+
+
+def verdict_of(item, status="attributed", **rest):
+    one = item.trajectory
+    return Verdict(
+        trajectory=one.id, digest=one.digest, status=status, method="raffles", **rest
+    )
+
+
+def test_what_is_written_is_read(tmp_path, items):
+    (tmp_path / "run.json").write_text("{}")
+    with RunFolder(tmp_path) as folder:
+        for item in items(3):
+            folder.write_verdict(item, verdict_of(item))
+    verdicts = read_verdicts(tmp_path)
+    assert [name for name, _ in verdicts] == ["t/0", "t/1", "t/2"]
+    item = items(3)[1]
+    assert read_trajectory(tmp_path, (item.trajectory.id, item.trajectory.digest)) == item
+    assert read_trajectory(tmp_path, (item.trajectory.id, "other")) is None
+
+
+def test_of_two_verdicts_the_later_holds_and_unscored_ones_do_not_stand(tmp_path, items):
+    (tmp_path / "run.json").write_text("{}")
+    one, two = items(2)
+    failure = Failure(error="InvalidReply", message="cut")
+    with RunFolder(tmp_path) as folder:
+        folder.write_verdict(one, verdict_of(one, "unscored", failure=failure))
+        folder.write_verdict(two, verdict_of(two, "unscored", failure=failure))
+        folder.write_verdict(one, verdict_of(one))
+        assert [name for name, _ in folder.standing()] == ["t/0"]
+    assert [one.status for one in read_verdicts(tmp_path).values()] == ["attributed", "unscored"]
+
+
+@pytest.mark.parametrize("torn", [b'{"half": ', b"x" * 200_000, b"\xff\xfe"])
+def test_a_torn_last_line_is_cut_and_the_rest_kept(tmp_path, items, torn, caplog):
+    (tmp_path / "run.json").write_text("{}")
+    with RunFolder(tmp_path) as folder:
+        item = items(1)[0]
+        folder.write_verdict(item, verdict_of(item))
+    path = tmp_path / "verdicts-0.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole + torn)
+    assert len(read_verdicts(tmp_path)) == 1
+    assert "is torn and skipped" in caplog.text
+    with RunFolder(tmp_path):
+        pass
+    assert path.read_bytes() == whole
+    assert "cut a torn last line" in caplog.text
+
+
+def test_a_file_that_is_one_torn_line_becomes_empty(tmp_path):
+    path = tmp_path / "verdicts-0.jsonl"
+    path.write_bytes(b"no newline")
+    assert cut_torn_line(path) == 10
+    assert path.read_bytes() == b""
+    assert cut_torn_line(path) == 0
+
+
+def test_a_damaged_line_in_the_middle_is_told_with_its_number(tmp_path):
+    (tmp_path / "verdicts-0.jsonl").write_bytes(b'{"a": 1}\n{oops\n{"a": 2}\n')
+    with pytest.raises(RunFolderError, match=r"verdicts-0.jsonl: line 2 is not JSON.*Delete"):
+        list(read_lines(tmp_path, "verdicts"))
+
+
+def test_a_verdict_of_another_shape_is_told(tmp_path):
+    (tmp_path / "run.json").write_text("{}")
+    (tmp_path / "verdicts-0.jsonl").write_text(json.dumps({"trajectory": "x"}) + "\n")
+    with pytest.raises(RunFolderError, match="a verdict of another shape: Field required"):
+        read_verdicts(tmp_path)
+
+
+def test_a_shard_has_one_writer_and_shards_write_beside_each_other(tmp_path):
+    with RunFolder(tmp_path):
+        with pytest.raises(RunFolderError, match="another process is writing here"):
+            RunFolder(tmp_path)
+        with RunFolder(tmp_path, "1"):
+            assert (tmp_path / "calls-1.jsonl").exists()
+    with RunFolder(tmp_path):
+        pass
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_is_told(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(RunFolderError, match="cannot be made"):
+        RunFolder(tmp_path / "run")
+
+
+def test_a_path_that_is_a_file_is_told(tmp_path):
+    (tmp_path / "run").write_text("")
+    with pytest.raises(RunFolderError, match="cannot be made"):
+        RunFolder(tmp_path / "run")
+
+
+@pytest.mark.parametrize(("name", "told"), [("absent", "does not exist"), (".", "is not a run")])
+def test_a_folder_without_a_run_is_told(tmp_path, name, told):
+    with pytest.raises(RunFolderError, match=told):
+        read_verdicts(tmp_path / name)
