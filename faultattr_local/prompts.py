@@ -40,7 +40,7 @@ class Prompts:
             trim_blocks=True,
             lstrip_blocks=True,
             keep_trailing_newline=False,
-            autoescape=False,  # noqa: S701 - prompts are text, never markup
+            autoescape=False,
         )
 
     def render(self, name: str, /, **values: Any) -> str:

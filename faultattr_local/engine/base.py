@@ -223,9 +223,7 @@ def _bound(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> int:
     raise ValueError(f"an answer model is not bounded: {schema}")
 
 
-def parse_answer(
-    request: Request, text: str, finish_reason: str, output_tokens: int = 0
-) -> Answer:
+def parse_answer(request: Request, text: str, finish_reason: str, output_tokens: int = 0) -> Answer:
     """Turn what the model wrote into an answer.
 
     Raises:
@@ -235,7 +233,8 @@ def parse_answer(
     if finish_reason != "stop":
         cut = finish_reason == "length"
         raise InvalidReply(
-            f"the answer was cut at {output_tokens} tokens" if cut
+            f"the answer was cut at {output_tokens} tokens"
+            if cut
             else f"the engine ended the answer with {finish_reason!r}",
             where=where,
             fix="Lower the `answer` limits or raise the served context." if cut else "",
@@ -255,5 +254,3 @@ def parse_answer(
             text=text,
             finish_reason=finish_reason,
         ) from error
-
-

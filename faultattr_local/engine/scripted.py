@@ -72,6 +72,4 @@ class ScriptedEngine:
         text = scripted if isinstance(scripted, str) else json.dumps(scripted)
         answer = parse_answer(request, text, "stop")
         output = self.count_tokens(text)
-        return Reply(
-            answer, text, "stop", prompt, 0, output, started, time.time() - started
-        )
+        return Reply(answer, text, "stop", prompt, 0, output, started, time.time() - started)

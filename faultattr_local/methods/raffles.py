@@ -107,7 +107,7 @@ def judge_answer(
     """A rationale for each criterion, then the fault (or null where that is allowed)."""
     rationale = rationale_answer(trajectory, limits)
     fault: Any = fault_answer(trajectory)
-    fields: dict[str, Any] = {criterion: (rationale, ...) for criterion in config.criteria}
+    fields: dict[str, Any] = dict.fromkeys(config.criteria, (rationale, ...))
     fields["fault"] = (fault | None if config.no_fault_allowed else fault, ...)
     return create_model("JudgeAnswer", __base__=Answer, **fields)
 
@@ -190,9 +190,7 @@ def check_log(trajectory: Trajectory, fault: Fault | None) -> Assessment:
     else:
         agrees = bare(step.agent) == bare(fault.agent)
         told = f"Step {fault.step} is by {step.agent}."
-    return Assessment(
-        criterion="log", rationale=told, confidence=100 if agrees else 0, by="rule"
-    )
+    return Assessment(criterion="log", rationale=told, confidence=100 if agrees else 0, by="rule")
 
 
 def bare(name: str) -> str:

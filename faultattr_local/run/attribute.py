@@ -177,6 +177,7 @@ class Run:
 
         return Driver(
             engine,
+            method.name,
             lambda trajectory: method.flow(trajectory, self.config, setup),
             reservation,
             Admission(card.kv_tokens),

@@ -14,8 +14,8 @@ from pydantic import BaseModel, Field, ValidationError
 from faultattr_local.engine import EngineConfig
 from faultattr_local.engine.base import Sampling
 from faultattr_local.errors import ConfigError
-from faultattr_local.methods.registry import MethodSections
 from faultattr_local.methods.answers import AnswerLimits
+from faultattr_local.methods.registry import MethodSections
 from faultattr_local.settings import Section
 
 _INSTALLED = Path(__file__).parent.parent / "_configs"
@@ -136,11 +136,10 @@ def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in over.items():
         old = merged.get(key)
-        both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        if both and value.get("kind", old.get("kind")) == old.get("kind"):
-            merged[key] = _merge(old, value)
-        else:
-            merged[key] = value
+        merged[key] = value
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            same_kind = value.get("kind", old.get("kind")) == old.get("kind")
+            merged[key] = _merge(old, value) if same_kind else value
     return merged
 
 
@@ -163,8 +162,9 @@ def _keys(model: type[BaseModel], path: Sequence[str]) -> list[str]:
     """The keys known under a path of keys (and union tags) from a model down."""
     found: list[type[BaseModel]] = [model]
     for part in path:
-        below = [_models(one.model_fields[part].annotation) for one in found
-                 if part in one.model_fields]
+        below = [
+            _models(one.model_fields[part].annotation) for one in found if part in one.model_fields
+        ]
         if below:
             found = [one for models in below for one in models]
         else:

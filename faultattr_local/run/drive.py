@@ -61,6 +61,7 @@ class Driver:
 
     Args:
         engine: Started.
+        method: Its name, for verdicts on trajectories that no flow decided.
         make_flow: Makes the flow of a trajectory.
         reservation: KV tokens to hold while a trajectory is at work.
         admission: Who may work at once.
@@ -71,6 +72,7 @@ class Driver:
     def __init__(
         self,
         engine: Engine,
+        method: str,
         make_flow: Callable[[Trajectory], Flow],
         reservation: Callable[[Trajectory], int],
         admission: Admission,
@@ -78,6 +80,7 @@ class Driver:
         max_restarts: int = 3,
     ) -> None:
         self.engine = engine
+        self.method = method
         self.make_flow = make_flow
         self.reservation = reservation
         self.admission = admission
@@ -146,7 +149,20 @@ class Driver:
         started = time.monotonic()
         replies: list[Reply] = []
         invalid: list[InvalidReply] = []
-        flow = self.make_flow(trajectory)
+        try:
+            verdict = await self._play(self.make_flow(trajectory), replies, invalid)
+        except (EngineError, UsageError):
+            raise
+        except TrajectoryError as error:
+            verdict = self._unscored(trajectory, error)
+        except Exception as error:
+            # The one boundary: a defect in a flow costs that trajectory, and is told in full.
+            logger.exception("%s: the method failed", trajectory.id)
+            verdict = self._unscored(trajectory, error)
+        usage = usage_of(replies, len(invalid), time.monotonic() - started)
+        return verdict.model_copy(update={"usage": usage})
+
+    async def _play(self, flow: Flow, replies: list[Reply], invalid: list[InvalidReply]) -> Verdict:
         try:
             requests = next(flow)
             while True:
@@ -155,17 +171,18 @@ class Driver:
                 requests = flow.send(answers)
         except StopIteration as stop:
             verdict: Verdict = stop.value
-        except (EngineError, UsageError):
-            raise
-        except TrajectoryError as error:
-            verdict = unscored(trajectory, flow, error)
-        except Exception as error:  # noqa: BLE001 - the one boundary: a flow costs only itself
-            logger.exception("%s: the method failed", trajectory.id)
-            verdict = unscored(trajectory, flow, error)
+            return verdict
         finally:
             flow.close()
-        usage = usage_of(replies, len(invalid), time.monotonic() - started)
-        return verdict.model_copy(update={"usage": usage})
+
+    def _unscored(self, trajectory: Trajectory, error: Exception) -> Verdict:
+        return Verdict(
+            trajectory=trajectory.id,
+            digest=trajectory.digest,
+            status="unscored",
+            method=self.method,
+            failure=Failure(error=type(error).__name__, message=str(error)),
+        )
 
     async def _answer_all(
         self, requests: list[Request], invalid: list[InvalidReply]
@@ -212,17 +229,6 @@ def first_of(failed: ExceptionGroup[Exception]) -> Exception:
     """The first exception of a group that may hold groups."""
     first = failed.exceptions[0]
     return first_of(first) if isinstance(first, ExceptionGroup) else first
-
-
-def unscored(trajectory: Trajectory, flow: Flow, error: Exception) -> Verdict:
-    """The verdict on a trajectory that an error has left undecided."""
-    return Verdict(
-        trajectory=trajectory.id,
-        digest=trajectory.digest,
-        status="unscored",
-        method=flow.__name__,
-        failure=Failure(error=type(error).__name__, message=str(error)),
-    )
 
 
 def usage_of(replies: Iterable[Reply], invalid: int, seconds: float) -> Usage:

@@ -203,8 +203,10 @@ def test_a_log_that_does_not_fit_is_refused_before_anything_is_sent(trajectory, 
 
 def test_a_memory_that_does_not_fit_ends_the_loop_and_says_so(trajectory, setup_of, play):
     config = RafflesConfig(max_iterations=5)
-    probe = play(raffles(trajectory, config, setup_of()), scripted(
-        [proposal("Clerk", 2)] * 5, [sums(1, 1, 1)] * 5))
+    probe = play(
+        raffles(trajectory, config, setup_of()),
+        scripted([proposal("Clerk", 2)] * 5, [sums(1, 1, 1)] * 5),
+    )
     setup = setup_of()
     judge = probe.requests[0]
     prompt = sum(setup.count_tokens(message.content) + 16 for message in judge.messages)

@@ -17,7 +17,7 @@ def drive(engine, items, setup, *, capacity=None, most=256, make_flow=None):
     progress = Progress()
     admission = Admission(capacity, most)
     flow = make_flow or (lambda one: raffles(one, RafflesConfig(), setup))
-    driver = Driver(engine, flow, lambda one: 10, admission, progress)
+    driver = Driver(engine, "raffles", flow, lambda one: 10, admission, progress)
 
     async def run():
         await engine.start()
@@ -137,8 +137,8 @@ def test_a_defect_in_a_flow_is_told_by_class_and_text(script, items, setup_of, c
 
 def test_a_prompt_that_does_not_render_ends_the_run(script, items, setup_of):
     def broken(trajectory):
+        yield from ()
         raise PromptError("does not render", where="prompt x")
-        yield
 
     with pytest.raises(PromptError, match="does not render"):
         drive(ScriptedEngine(script), items(3), setup_of(), make_flow=broken)

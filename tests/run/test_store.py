@@ -18,9 +18,7 @@ from faultattr_local.verdict import Failure, Verdict
 
 def verdict_of(item, status="attributed", **rest):
     one = item.trajectory
-    return Verdict(
-        trajectory=one.id, digest=one.digest, status=status, method="raffles", **rest
-    )
+    return Verdict(trajectory=one.id, digest=one.digest, status=status, method="raffles", **rest)
 
 
 def test_what_is_written_is_read(tmp_path, items):
