@@ -28,7 +28,7 @@ class StepByStepConfig(Section):
 
 
 class GrowingLog:
-    """The log as far as some step, with the question on that step.
+    """The log up to a step, with the question on that step behind it.
 
     Its head tells neither the number of steps nor the agents to come, since both would
     give away what is still hidden.
@@ -37,27 +37,24 @@ class GrowingLog:
     def __init__(self, trajectory: Trajectory, setup: Setup) -> None:
         self._trajectory = trajectory
         self._setup = setup
+        self._mark = log.mark(trajectory)
         self._answer = step_answer(setup.limits)
         self._system = Message("system", setup.prompts.render("system", first_error=False))
         head = setup.prompts.render(
             "step_by_step/log",
             task=trajectory.task,
             reference_answer=trajectory.reference_answer,
-            mark=log.mark(trajectory),
+            mark=self._mark,
         )
-        self.shown = f"{head}\n\n"
+        self._head = f"{head}\n\n"
 
-    def grow(self, rendered: str) -> None:
-        """Show one step more."""
-        self.shown += rendered
-
-    def request(self, step: Step, rest: str = "") -> Request:
-        """The question on a step, after what is shown so far and `rest`."""
+    def request(self, step: Step, shown: str) -> Request:
+        """The question on a step, behind the rendered steps up to and with it."""
         return self._setup.request(
             self._trajectory,
             f"judge:{step.index}",
-            (self._system, Message("user", self.shown + rest)),
-            self._setup.prompts.render("step_by_step/ask", step=step),
+            (self._system, Message("user", self._head + shown)),
+            self._setup.prompts.render("step_by_step/ask", step=step, mark=self._mark),
             self._answer,
         )
 
@@ -90,9 +87,10 @@ def step_by_step(trajectory: Trajectory, config: StepByStepConfig, setup: Setup)
     growing = GrowingLog(trajectory, setup)
     growing.refuse_if_too_long()
     findings: list[Finding] = []
+    shown = ""
     for step, rendered in log.rendered_steps(trajectory):
-        growing.grow(rendered)
-        answered: Any = (yield from ask(growing.request(step))).answer
+        shown += rendered
+        answered: Any = (yield from ask(growing.request(step, shown))).answer
         findings.append(finding(step, answered))
         if answered.decisive:
             break
