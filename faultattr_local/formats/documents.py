@@ -80,14 +80,18 @@ def _without_lone_surrogates(text: str, notes: Notes) -> str:
     if "\\ud" not in text and "\\uD" not in text:
         return text
 
+    lone: list[int] = []
+
     def keep_or_replace(escape: re.Match[str]) -> str:
         if not escape["lone"]:
             return escape[0]
-        line = text.count("\n", 0, escape.start()) + 1
-        notes.add("half of a surrogate pair, replaced by U+FFFD", f"line {line}")
+        lone.append(escape.start())
         return "\\ufffd"
 
-    return _ESCAPE.sub(keep_or_replace, text)
+    replaced = _ESCAPE.sub(keep_or_replace, text)
+    first = f"line {text.count(chr(10), 0, lone[0]) + 1}" if lone else ""
+    notes.add("half of a surrogate pair, replaced by U+FFFD", first, len(lone))
+    return replaced
 
 
 def _value(text: str, source: str, notes: Notes, line: int) -> Any:

@@ -68,6 +68,11 @@ def read_paths(
     return _read_all(list(paths), wanted)
 
 
+def count_files(paths: Iterable[Path]) -> int:
+    """How many files `read_paths` would open; none is opened."""
+    return sum(len(list(_under(path, Notes()))) if path.is_dir() else 1 for path in paths)
+
+
 def _wanted(name: str | None) -> Format | None:
     return None if name is None else registry.named(name)
 

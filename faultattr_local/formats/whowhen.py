@@ -90,7 +90,10 @@ def _label(record: dict[str, Any], steps: Sequence[Step], where: str, notes: Not
         notes.add("label whose `mistake_step` is no index of `history`, not used", where)
         return None
     reason = text_of(record.get("mistake_reason"), where, notes)
-    return Label(agent=None if is_blank(agent) else agent, step=int(digits), reason=reason)
+    if is_blank(agent):
+        notes.add("label that names no agent", where)
+        return Label(agent=None, step=int(digits), reason=reason)
+    return Label(agent=" ".join(str(agent).split()), step=int(digits), reason=reason)
 
 
 FORMAT = Format(
