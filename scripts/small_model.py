@@ -29,7 +29,7 @@ FREE_BYTES = 600_000_000
 
 def cache_folder() -> Path:
     """FAULTATTR_CACHE, or ~/.cache/faultattr."""
-    return Path(os.environ.get("FAULTATTR_CACHE") or "~/.cache/faultattr").expanduser()
+    return Path(os.environ.get("FAULTATTR_CACHE") or "~/.cache/faultattr").expanduser().absolute()
 
 
 def package_folder() -> Path:
