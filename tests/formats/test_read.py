@@ -38,6 +38,7 @@ def test_a_folder_is_read_in_natural_order_and_a_bad_file_costs_itself(tmp_path:
     fill(
         tmp_path, r__10_json=chat("a"), r__2_json=chat("b"), r__9_json=b"oops", r__b__1_jsonl=HELLO
     )
+    assert count_files([tmp_path]) == 4
     assert [told(result) for result in read_paths([tmp_path])] == [
         "2.json: ['r/2']",
         f"{tmp_path}/r/9.json:1:1: is not JSON: Expecting value. "
