@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 
 from faultattr_local.engine import EngineConfig, make_engine
@@ -108,6 +109,8 @@ class Run:
     ) -> AsyncIterator[Pair]:
         """Start the engine, yield each verdict once it is on disk, stop the engine.
 
+        No engine is started when nothing is left to do.
+
         Raises:
             EngineError, UsageError: As `attribute`.
         """
@@ -120,6 +123,9 @@ class Run:
                 manifest.agree("config", deciding(self.config, self.prompts))
                 self.earlier = folder.standing()
                 engine = Recorder(self.engine, folder.write_call, self._unfinished_calls())
+            to_do = self._to_do(items)
+            if (first := next(to_do, None)) is None:
+                return
             try:
                 card = await engine.start()
                 if manifest is not None:
@@ -129,7 +135,7 @@ class Run:
                 driver = self._driver(engine, card)
                 outcome = "stopped"
                 try:
-                    async for item, verdict in driver.run(self._to_do(items)):
+                    async for item, verdict in driver.run(chain([first], to_do)):
                         if folder is not None:
                             folder.write_verdict(item, verdict)
                         yield item, verdict
@@ -156,10 +162,7 @@ class Run:
 
     def shown(self, item: LabelledTrajectory) -> LabelledTrajectory:
         """The item as the model sees it: with the reference answer where that is wanted."""
-        if not self.config.show_reference_answer:
-            return item
-        told = {"reference_answer": item.reference_answer}
-        return item.model_copy(update={"trajectory": item.trajectory.model_copy(update=told)})
+        return shown(item, self.config)
 
     def _driver(self, engine: Engine, card: ModelCard) -> Driver:
         setup = Setup(
@@ -183,6 +186,14 @@ class Run:
             Admission(card.kv_tokens),
             self.progress,
         )
+
+
+def shown(item: LabelledTrajectory, config: Config) -> LabelledTrajectory:
+    """The item as the model sees it: with the reference answer where that is wanted."""
+    if not config.show_reference_answer:
+        return item
+    told = {"reference_answer": item.reference_answer}
+    return item.model_copy(update={"trajectory": item.trajectory.model_copy(update=told)})
 
 
 def as_labelled(one: Trajectory | LabelledTrajectory) -> LabelledTrajectory:

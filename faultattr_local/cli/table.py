@@ -1,0 +1,101 @@
+"""Tables: drawn on a terminal, columns between tabs when piped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass, fields
+from typing import TYPE_CHECKING
+
+from faultattr_local.cli.terminal import one_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from faultattr_local.verdict import Verdict
+
+NUMBERS = frozenset({"step", "steps", "confidence", "rounds", "seconds", "tokens", "agents"})
+STYLES = {"attributed": "green", "no_fault": "cyan", "unscored": "red", "no": "red"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A verdict in the summary; small, since a run may hold very many.
+
+    Attributes:
+        rounds: RAFFLES iterations, SAFARI turns, or the decisions of a simpler method.
+        failure: Why it is unscored, else empty.
+    """
+
+    trajectory: str
+    agent: str
+    step: str
+    confidence: str
+    rounds: str
+    seconds: str
+    status: str
+    failure: str = ""
+
+
+def row_of(verdict: Verdict) -> Row:
+    """The summary of a verdict, as text."""
+    fault, failure = verdict.fault, verdict.failure
+    rounds = verdict.iterations or verdict.turns or verdict.path
+    return Row(
+        trajectory=one_line(verdict.trajectory),
+        agent=one_line(fault.agent) if fault else "-",
+        step=str(fault.step) if fault else "-",
+        confidence="-" if verdict.confidence is None else f"{verdict.confidence:.2f}",
+        rounds=str(len(rounds)),
+        seconds=f"{verdict.usage.seconds:.1f}",
+        status=verdict.status,
+        failure=one_line(f"{failure.error}: {failure.message}") if failure else "",
+    )
+
+
+def print_verdicts(console: Console, rows: Sequence[Row]) -> None:
+    """The summary: a table, and on a terminal each failure in a line below it."""
+    names = [field.name for field in fields(Row)]
+    if not console.is_terminal:
+        print_table(console, names, map(astuple, rows))
+        return
+    print_table(console, names[:-1], [astuple(row)[:-1] for row in rows])
+    failed = [row for row in rows if row.failure]
+    if failed:
+        console.print("unscored", style="bold red")
+        for row in failed:
+            console.print(f"  {row.trajectory}: {row.failure}", soft_wrap=True)
+
+
+def print_table(console: Console, names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Rows under their names; a row is text on one line a cell."""
+    if not console.is_terminal:
+        for row in (names, *rows):
+            console.print("\t".join(row), soft_wrap=True)
+        return
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
+    for name in names:
+        number = name in NUMBERS
+        table.add_column(
+            name,
+            justify="right" if number else "left",
+            overflow="fold",
+            no_wrap=number or name == "status",
+            header_style="bold",
+        )
+    for row in rows:
+        table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
+    console.print(table)
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """How many there are of each outcome, in one line."""
+    counts = {name: sum(row.status == name for row in rows) for name in _TOLD}
+    told = [f"{count} {_TOLD[name]}" for name, count in counts.items() if count]
+    return ", ".join(told) or "no verdict"
+
+
+_TOLD = {"attributed": "attributed", "no_fault": "without a fault", "unscored": "unscored"}
