@@ -86,7 +86,13 @@ def main() -> None:
         from filelock import FileLock
 
         os.environ.update(QUIET)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            sys.exit(
+                f"small_model: {target.parent} cannot be made: {error.strerror}. "
+                "Set FAULTATTR_CACHE to a folder that can be written."
+            )
         with FileLock(target.with_name(f"{NAME}.lock")):
             if not is_whole(target):
                 make(package_folder(), target)
