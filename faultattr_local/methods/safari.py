@@ -87,6 +87,7 @@ def claim_requests(
 ) -> Iterable[Request]:
     """One Reasoning Evaluator for each claim; none of them is shown the log."""
     system = setup.prompts.render("safari/reasoning_evaluator_system", first_error=False)
+    answer = evaluator_answer(setup.limits)
     for claim in action.claims:
         question = setup.prompts.render(
             "safari/reasoning_evaluator",
@@ -100,7 +101,7 @@ def claim_requests(
             "reasoning_evaluator",
             (Message("system", system),),
             question,
-            evaluator_answer(setup.limits),
+            answer,
         )
 
 
