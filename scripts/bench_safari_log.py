@@ -12,7 +12,7 @@ from typing import Any
 from faultattr_local.methods.line_log import Found, LineLog
 from faultattr_local.trajectory import Step, Trajectory
 
-WORDS = "error agent tool result the of failed ok value 12 x".split()
+WORDS = ["error", "agent", "tool", "result", "the", "of", "failed", "ok", "value", "12", "x"]
 PATTERNS = (
     "zebra",
     "error",
