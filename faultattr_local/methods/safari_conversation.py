@@ -52,8 +52,9 @@ class Conversation:
     def make_room(self, needed: int) -> int:
         """Drop the oldest turns when `needed` more tokens would break the budget.
 
-        They go in one block, until what is left takes half the budget; the latest turn
-        goes only when there is no other way.
+        They go in one block, until what is left takes half the room that there is, so that
+        several turns pass before the next block; the latest turn goes only when there is
+        no other way.
 
         Args:
             needed: Tokens of the question and its longest answer.
@@ -81,9 +82,10 @@ class Conversation:
         return 2 * (self.dropped - before)
 
     def _is_too_much(self, needed: int, *, evicting: bool) -> bool:
-        if self.tokens + needed > self.budget:
+        room = self.budget - needed
+        if self.tokens > room:
             return True
-        return evicting and len(self._turns) > 1 and self.tokens > self.budget // 2
+        return evicting and len(self._turns) > 1 and self.tokens > room // 2
 
     def _begin(self) -> None:
         self._start = self._make_start(self.dropped)

@@ -365,7 +365,7 @@ def test_old_turns_give_way_in_one_block_and_prefixes_hold_in_between(
         if before is None:
             continue
         if count:
-            assert sum(sizes) <= 3000
+            assert sum(sizes) <= (6000 - asks) // 2
             assert f"The first {dropped} turns" in request.shared[1].content
             assert request.shared[0] == before.shared[0]
         else:
