@@ -5,7 +5,7 @@ import re
 import tracemalloc
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faultattr_local.log import render
@@ -24,6 +24,7 @@ def run_of(*contents: str) -> Trajectory:
 texts = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=60), min_size=1)
 
 
+@settings(deadline=None, max_examples=300)
 @given(texts, st.integers(min_value=4, max_value=30))
 def test_every_byte_stands_in_one_line_and_every_line_knows_its_step(
     contents: list[str], width: int
@@ -40,11 +41,12 @@ def test_every_byte_stands_in_one_line_and_every_line_knows_its_step(
         assert own.endswith(step.content.replace("\n", ""))
 
 
-@given(texts, st.sampled_from(["a", "[^b]", "x.*y", "^-", "0$", r"\d+ \|", "é"]))
+@settings(deadline=None, max_examples=300)
+@given(texts, st.sampled_from(["a", "[^b]", "x.*y", "^-", "0$", r"[0-9]+ \|", "é"]))
 def test_search_finds_the_lines_that_a_plain_scan_finds(contents: list[str], pattern: str) -> None:
     trajectory = run_of(*contents)
     found = LineLog(trajectory, 10_000).search(pattern, 10_000)
-    kept = re.compile(pattern, re.IGNORECASE | re.DOTALL | re.ASCII)
+    kept = re.compile(pattern, re.IGNORECASE | re.DOTALL)
     lines = render(trajectory).split("\n")[:-1]
     assert [hit.number for hit in found.hits] == [
         number for number, line in enumerate(lines, 1) if kept.search(line)
@@ -150,3 +152,24 @@ def test_a_sample_is_spread_over_the_log() -> None:
     assert sample.endswith("content 499\n")
     short = LineLog(run_of("one", "two"), 100)
     assert short.sample(pieces=4, lines=2).count("\n") == 4
+
+
+def test_one_match_over_several_wrapped_lines_is_one_hit() -> None:
+    line_log = LineLog(run_of("a b " * 100), 50)
+    assert line_log.search("a.*b", 5).total == 1
+    assert line_log.search("a b", 5).total > 5
+
+
+@pytest.mark.parametrize("pattern", ["$", "x*", "^"])
+def test_a_pattern_that_matches_nothing_at_all_is_in_every_line(pattern: str) -> None:
+    line_log = LineLog(run_of("one", "", "two\n"), 100)
+    found = line_log.search(pattern, 100)
+    assert [hit.number for hit in found.hits] == list(range(1, len(line_log) + 1))
+    assert found.total == len(line_log)
+
+
+def test_a_pattern_with_large_repetitions_is_counted_less_far() -> None:
+    line_log = LineLog(run_of("x\n" * 300), 100)
+    found = line_log.search(".{0,500}x.{0,500}", 20)
+    assert (len(found.hits), found.exact) == (20, False)
+    assert 20 < found.total < 300
