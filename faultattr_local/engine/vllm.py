@@ -1,0 +1,290 @@
+"""vLLM in this process: many calls at once, one prefill for each shared prefix."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from faultattr_local.engine.base import ModelCard, Reply, Request, parse_answer
+from faultattr_local.engine.canary import prove_constraint
+from faultattr_local.engine.model_folder import digest_of, model_folder
+from faultattr_local.engine.tokenizer import OFFLINE, ChatTokenizer, load_tokenizer
+from faultattr_local.errors import (
+    EngineDied,
+    EngineUnavailable,
+    InvalidReply,
+    LogTooLong,
+    TrajectoryError,
+)
+from faultattr_local.settings import Section
+
+QUIET = {"VLLM_NO_USAGE_STATS": "1"}
+LOGGING = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_LOGGING_STREAM": "ext://sys.stderr"}
+"""Used unless the user has set them: warnings and errors, and nothing on stdout."""
+
+GIB = 2**30
+
+
+class VllmConfig(Section):
+    """vLLM in this process."""
+
+    kind: Literal["vllm"] = "vllm"
+    """Which engine."""
+    model: str
+    """Folder of the weights, in the Hugging Face layout, with tokenizer and chat template."""
+    dtype: str = "auto"
+    """Number format of weights and activations, e.g. bfloat16; auto takes the model's own."""
+    max_model_len: int | None = Field(default=None, ge=256)
+    """Tokens of prompt and answer together; the model's own limit when not set."""
+    gpu_memory_utilization: float = Field(default=0.9, gt=0, le=1)
+    """Share of the GPU's memory for weights, activations and KV cache; unused on a CPU."""
+    kv_cache_gib: float | None = Field(default=None, gt=0)
+    """GiB of KV cache; when not set, what the share of memory leaves (a part on a CPU)."""
+    kv_cache_dtype: str = "auto"
+    """Number format of the KV cache; fp8 holds twice the tokens of bfloat16."""
+    tensor_parallel_size: int = Field(default=1, ge=1)
+    """GPUs that share one copy of the model."""
+    max_num_batched_tokens: int = Field(default=2048, ge=128)
+    """Tokens computed in one step; more speeds up prefill and needs more memory."""
+    max_num_seqs: int = Field(default=128, ge=1)
+    """Answers decoded at the same time."""
+    enforce_eager: bool = False
+    """Start without compiling: faster to start, slower to run on a GPU."""
+    grammar_backend: Literal["guidance", "xgrammar"] = "guidance"
+    """What holds answers to their schema; guidance compiles new schemas in a millisecond."""
+
+    def make(self) -> VllmEngine:
+        """The engine, not started."""
+        return VllmEngine(self)
+
+
+class VllmEngine:
+    """Serves one model with `AsyncLLM`, which batches whatever waits.
+
+    Start, generate and stop belong on one event loop. After `stop`, and after the engine
+    died, `start` brings up a new one in the same process.
+
+    On a CPU no seed is sent: vLLM's CPU sampler stops the whole engine on a seeded request
+    over a long prompt. The card's details say so.
+    """
+
+    def __init__(self, config: VllmConfig) -> None:
+        self.config = config
+        self._llm: Any = None
+        self._tokenizer: ChatTokenizer | None = None
+        self._context = 0
+        self._seeds = True
+        self._ids = itertools.count()
+
+    async def start(self) -> ModelCard:
+        """Load the weights and prove the constraint.
+
+        Raises:
+            EngineUnavailable: vLLM is missing, or the model does not load.
+            ConstraintError: It does not decode under a grammar.
+        """
+        folder = model_folder(self.config.model)
+        await self.stop()
+        self._tokenizer = load_tokenizer(folder)
+        self._llm = self._load(folder)
+        try:
+            return await self._prove_and_describe(folder)
+        except BaseException:
+            await self.stop()
+            raise
+
+    def _load(self, folder: Path) -> Any:
+        os.environ.update(OFFLINE | QUIET)
+        for name, value in LOGGING.items():
+            os.environ.setdefault(name, value)
+        try:
+            from vllm import AsyncEngineArgs
+            from vllm.exceptions import VLLMError
+            from vllm.v1.engine.async_llm import AsyncLLM
+        except ImportError as error:
+            raise EngineUnavailable(
+                f"vLLM does not import ({error})",
+                fix="Install faultattr-local[gpu] or faultattr-local[cpu], or use another engine.",
+            ) from error
+        try:
+            return AsyncLLM.from_engine_args(AsyncEngineArgs(**self._arguments(folder)))
+        except (VLLMError, RuntimeError, ValueError, OSError) as error:
+            raise EngineUnavailable(
+                f"vLLM does not start ({_first_line(error)})",
+                where=str(folder),
+                fix="The cause is in vLLM's own messages above.",
+            ) from error
+
+    def _arguments(self, folder: Path) -> dict[str, Any]:
+        config = self.config
+        memory = None if config.kv_cache_gib is None else int(config.kv_cache_gib * GIB)
+        return {
+            "model": str(folder),
+            "served_model_name": folder.name,
+            "dtype": config.dtype,
+            "max_model_len": config.max_model_len,
+            "gpu_memory_utilization": config.gpu_memory_utilization,
+            "kv_cache_memory_bytes": memory,
+            "kv_cache_dtype": config.kv_cache_dtype,
+            "tensor_parallel_size": config.tensor_parallel_size,
+            "max_num_batched_tokens": config.max_num_batched_tokens,
+            "max_num_seqs": config.max_num_seqs,
+            "enforce_eager": config.enforce_eager,
+            "enable_prefix_caching": True,
+            "disable_log_stats": True,
+            "structured_outputs_config": {
+                "backend": config.grammar_backend,
+                "disable_any_whitespace": True,
+            },
+        }
+
+    async def _prove_and_describe(self, folder: Path) -> ModelCard:
+        from vllm import __version__
+        from vllm.platforms import current_platform
+
+        self._context = self._llm.model_config.max_model_len
+        self._seeds = not current_platform.is_cpu()
+        await prove_constraint(
+            self.generate,
+            where=str(folder),
+            fix="Use another `grammar_backend`, or another version of vLLM.",
+            compact="Use grammar_backend: guidance.",
+        )
+        return ModelCard(
+            name=folder.name,
+            digest=digest_of(folder),
+            context_tokens=self._context,
+            kv_tokens=_kv_tokens(self._llm.vllm_config.cache_config),
+            details={
+                "engine": "vllm",
+                "vllm": __version__,
+                "device": current_platform.device_type,
+                "grammar": self.config.grammar_backend,
+                "seed": "sent above temperature 0" if self._seeds else "not sent on a CPU",
+            },
+        )
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of a text, without special tokens."""
+        if self._tokenizer is None:
+            self._tokenizer = load_tokenizer(model_folder(self.config.model))
+        return self._tokenizer.count(text)
+
+    async def generate(self, request: Request) -> Reply:
+        """Answer one request; a cancelled call is aborted in the engine too.
+
+        Raises:
+            LogTooLong: Prompt and answer do not fit the context.
+            InvalidReply: Cut, empty or invalid.
+            TrajectoryError: vLLM refuses the request.
+            EngineDied: The engine stopped.
+        """
+        if self._llm is None or self._tokenizer is None:
+            raise EngineDied("the engine is not started", where=self.config.model)
+        started = time.time()
+        prompt = await asyncio.to_thread(self._tokenizer.chat, request.messages)
+        refuse_if_too_long(request, len(prompt), self._context)
+        output = await self._finish(request, prompt)
+        completion = output.outputs[0]
+        written = len(completion.token_ids)
+        reason = str(completion.finish_reason)
+        return Reply(
+            answer=parse_answer(request, completion.text, reason, written),
+            text=completion.text,
+            finish_reason=reason,
+            prompt_tokens=len(prompt),
+            cached_tokens=output.num_cached_tokens or 0,
+            output_tokens=written,
+            started=started,
+            seconds=time.time() - started,
+        )
+
+    async def _finish(self, request: Request, prompt: list[int]) -> Any:
+        from vllm.exceptions import VLLMClientError
+        from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
+
+        where = f"{request.trajectory}, {request.role}"
+        output = None
+        try:
+            stream = self._llm.generate(
+                {"prompt_token_ids": prompt},
+                self._sampling(request),
+                f"{request.trajectory}/{next(self._ids)}",
+            )
+            async for output in stream:
+                pass
+        except EngineDeadError as error:
+            raise EngineDied(
+                "vLLM's engine process ended", where=self.config.model, fix=RESUME
+            ) from error
+        except VLLMClientError as error:
+            raise TrajectoryError(
+                f"vLLM refuses the request ({_first_line(error)})", where=where
+            ) from error
+        except EngineGenerateError as error:
+            cause = error.__cause__ or error
+            raise InvalidReply(
+                f"vLLM failed on the request ({_first_line(cause)})",
+                where=where,
+                finish_reason="error",
+            ) from error
+        if output is None:
+            raise InvalidReply("vLLM gave no output", where=where, finish_reason="error")
+        return output
+
+    def _sampling(self, request: Request) -> Any:
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
+
+        warm = request.sampling.temperature > 0
+        return SamplingParams(
+            temperature=request.sampling.temperature,
+            seed=request.sampling.seed if warm and self._seeds else None,
+            max_tokens=request.max_tokens,
+            structured_outputs=StructuredOutputsParams(json=request.schema),
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+
+    async def stop(self) -> None:
+        """End the engine's processes; safe to call twice."""
+        llm, self._llm = self._llm, None
+        if llm is not None:
+            llm.shutdown()
+            # The cancelled output handler ends within this turn of the loop.
+            await asyncio.sleep(0)
+
+
+RESUME = "Run the same command again to resume."
+
+
+def refuse_if_too_long(request: Request, prompt_tokens: int, context_tokens: int) -> None:
+    """Check before anything is sent, since an engine may cut the answer without a word.
+
+    Raises:
+        LogTooLong: With the counts and what to do.
+    """
+    if prompt_tokens + request.max_tokens > context_tokens:
+        raise LogTooLong(
+            f"the prompt has {prompt_tokens} tokens and the answer may take "
+            f"{request.max_tokens}, the model serves {context_tokens}",
+            where=f"{request.trajectory}, {request.role}",
+            fix="Use --method safari or --method auto, or serve a longer context.",
+        )
+
+
+def _kv_tokens(cache: Any) -> int | None:
+    # Models with several kinds of attention fit other counts than blocks times block size.
+    told = getattr(cache, "kv_cache_size_tokens", None)
+    if told:
+        return int(told)
+    return cache.num_gpu_blocks * cache.block_size if cache.num_gpu_blocks else None
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n", 1)[0] or type(error).__name__
