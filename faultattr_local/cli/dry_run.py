@@ -36,7 +36,7 @@ def print_dry_run(out: Console, err: Console, config: Config, intake: Intake) ->
     """
     at = desk(config)
     unit = "tokens" if at.counts else "characters"
-    names = ("trajectory", "steps", "agents", f"log {unit}", f"first call {unit}", "fits")
+    names = ("trajectory", "steps", "agents", unit, "prompt", "fits")
     rows: list[tuple[str, ...]] = []
     too_long: list[str] = []
     first: Request | None = None

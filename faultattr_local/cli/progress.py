@@ -168,7 +168,7 @@ def what_is_served(card: ModelCard) -> str:
 def told(row: Row) -> str:
     """A verdict in one line."""
     if row.failure:
-        return f"{row.trajectory}: unscored: {row.failure}"
+        return f"unscored: {row.problem}"
     sure = "" if row.confidence == "-" else f", confidence {row.confidence}"
     fault = f"step {row.step}, {row.agent}" if row.step != "-" else "no fault"
     return f"{row.trajectory}: {fault}{sure} ({row.seconds} s)"

@@ -97,8 +97,9 @@ def head(manifest: Mapping[str, Any]) -> list[str]:
     if config.get("show_reference_answer"):
         lines.append("the reference answer was shown to the model, where the trace has one")
     for sitting in manifest.get("sittings", []):
-        ended = f"{sitting.get('outcome')} {sitting['ended']}" if "ended" in sitting else "no end yet"
-        lines.append(f"started {sitting['started']} on {sitting['host']}, {ended}")
+        ended = f"{sitting.get('outcome')} {sitting.get('ended')}"
+        told = ended if "ended" in sitting else "not ended: it goes on, or was killed"
+        lines.append(f"started {sitting['started']} on {sitting['host']}, {told}")
     for change in manifest.get("changes", []):
         told = "; ".join(f"{key} {what}" for key, what in change.items() if key != "time")
         lines.append(f"went on at {change['time']} with another {told}")

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
     from faultattr_local.verdict import Verdict
 
-NUMBERS = frozenset({"step", "steps", "confidence", "rounds", "seconds", "tokens", "agents"})
+COUNTS = frozenset({"agents", "characters", "prompt", "rounds", "steps", "tokens"})
+NUMBERS = COUNTS | {"confidence", "seconds", "step"}
+ASIDE = frozenset({"rounds", "seconds"})
+NARROW = 80
+"""Columns of a terminal below which the summary leaves out what stands aside."""
 STYLES = {"attributed": "green", "no_fault": "cyan", "unscored": "red", "no": "red"}
 
 
@@ -34,6 +38,12 @@ class Row:
     seconds: str
     status: str
     failure: str = ""
+
+    @property
+    def problem(self) -> str:
+        """The failure with the trajectory's name in it."""
+        named = self.trajectory in self.failure
+        return self.failure if named else f"{self.trajectory}: {self.failure}"
 
 
 def row_of(verdict: Verdict) -> Row:
@@ -58,33 +68,34 @@ def print_verdicts(console: Console, rows: Sequence[Row]) -> None:
     if not console.is_terminal:
         print_table(console, names, map(astuple, rows))
         return
-    print_table(console, names[:-1], [astuple(row)[:-1] for row in rows])
+    kept = [name for name in names[:-1] if console.width >= NARROW or name not in ASIDE]
+    print_table(console, kept, [[getattr(row, name) for name in kept] for row in rows])
     failed = [row for row in rows if row.failure]
     if failed:
+        console.print()
         console.print("unscored", style="bold red")
         for row in failed:
-            console.print(f"  {row.trajectory}: {row.failure}", soft_wrap=True)
+            console.print(f"  {row.problem}", soft_wrap=True)
 
 
 def print_table(console: Console, names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Rows under their names; a row is text on one line a cell."""
     if not console.is_terminal:
         for row in (names, *rows):
-            console.print("\t".join(row), soft_wrap=True)
+            console.file.write("\t".join(row) + "\n")
         return
-    from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for name in names:
         number = name in NUMBERS
         table.add_column(
-            name,
+            "conf" if name == "confidence" else name,
             justify="right" if number else "left",
             overflow="fold",
             no_wrap=number or name == "status",
-            header_style="bold",
+            header_style="bold cyan",
         )
     for row in rows:
         table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))

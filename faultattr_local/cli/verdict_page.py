@@ -59,7 +59,7 @@ def _decision(page: Page, verdict: Verdict) -> None:
         fault = verdict.fault
         page.line((f"  step {fault.step}, {one_line(fault.agent)}", "bold green"))
     sure = "" if verdict.confidence is None else f", confidence {verdict.confidence:.2f}"
-    page.text(f"{verdict.method}{sure}. {verdict.reason}".rstrip(". "), 2)
+    page.text(f"{verdict.method}{sure}; {verdict.reason}".rstrip("; "), 2)
 
 
 def _surroundings(page: Page, fault: Fault, item: LabelledTrajectory | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -13,6 +14,8 @@ from faultattr_local.formats import documents, registry
 from faultattr_local.formats.format import Format, Run, Span
 from faultattr_local.formats.notes import Note, Notes
 from faultattr_local.trajectory import Label, LabelledTrajectory
+
+logger = logging.getLogger(__name__)
 
 SUFFIXES = frozenset({".json", ".jsonl", ".ndjson", ".traj"})
 """What is read in a folder; a file that is named itself is read whatever its suffix."""
@@ -66,6 +69,27 @@ def read_paths(
     """
     wanted = _wanted(format)
     return _read_all(list(paths), wanted)
+
+
+def read_trajectories(
+    *paths: str | Path, format: str | None = None
+) -> Iterator[LabelledTrajectory]:
+    """Every trajectory of files and folders, for use from Python.
+
+    What was replaced or passed over is logged. `read_paths` goes on after a bad file.
+
+    Raises:
+        FormatError: At the first file or run that cannot be read.
+        UsageError: There is no format of that name.
+    """
+    for result in read_paths(map(Path, paths), format):
+        if isinstance(result, FormatError):
+            raise result
+        for note in result.warnings:
+            logger.warning("%s: %s", result.path, note)
+        yield from result.trajectories
+        if result.errors:
+            raise result.errors[0]
 
 
 def count_files(paths: Iterable[Path]) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -99,24 +100,41 @@ def desk(config: Config) -> Desk:
         EngineUnavailable: The folder is there and holds no usable tokenizer.
         PromptError: The prompts are not usable.
     """
-    from faultattr_local.engine.tokenizer import load_tokenizer
-
     engine = config.engine
-    folder = getattr(engine, "tokenizer" if engine and engine.kind == "server" else "model", None)
-    context: int | None = getattr(engine, "max_model_len", None)
-    path = Path(folder).expanduser() if folder else None
-    counts = path is not None and path.is_dir()
-    count_tokens = load_tokenizer(path).count if path is not None and counts else len
-    if counts:
-        why = "" if context else "the context is not set in the config, so nothing is checked"
-    else:
-        where = f"{path} is not there" if path else "the config names no tokenizer"
-        why = f"{where}: characters are counted, not tokens, and no length is checked"
+    named = getattr(engine, "tokenizer" if engine and engine.kind == "server" else "model", None)
+    folder = Path(named).expanduser() if named else None
+    missing = why_no_tokenizer(folder)
+    context: int | None = None if missing else getattr(engine, "max_model_len", None)
+    unchecked = "" if context else "engine.max_model_len is not set, so no length is checked"
     setup = Setup(
         prompts=Prompts(config.prompts),
         limits=config.answer,
-        count_tokens=count_tokens,
-        context_tokens=context if counts and context else UNBOUNDED,
+        count_tokens=len if missing or folder is None else token_counter(folder),
+        context_tokens=context or UNBOUNDED,
         sampling=config.sampling.sampling,
     )
-    return Desk(setup, counts, context if counts else None, why)
+    return Desk(setup, not missing, context, missing or unchecked)
+
+
+def why_no_tokenizer(folder: Path | None) -> str:
+    """Why tokens cannot be counted here; empty when they can."""
+    if folder is None:
+        why = "the config names no tokenizer"
+    elif not folder.is_dir():
+        why = f"{folder} is not there"
+    elif find_spec("transformers") is None:
+        why = "transformers is not installed"
+    else:
+        return ""
+    return f"{why}: characters are counted, not tokens, and no length is checked"
+
+
+def token_counter(folder: Path) -> Callable[[str], int]:
+    """Counts tokens as the model in the folder does.
+
+    Raises:
+        EngineUnavailable: Its tokenizer cannot be read.
+    """
+    from faultattr_local.engine.tokenizer import load_tokenizer
+
+    return load_tokenizer(folder).count
