@@ -72,10 +72,13 @@ def print_verdicts(console: Console, rows: Sequence[Row]) -> None:
     print_table(console, kept, [[getattr(row, name) for name in kept] for row in rows])
     failed = [row for row in rows if row.failure]
     if failed:
+        from rich.padding import Padding
+        from rich.text import Text
+
         console.print()
         console.print("unscored", style="bold red")
         for row in failed:
-            console.print(f"  {row.problem}", soft_wrap=True)
+            console.print(Padding(Text(row.problem), (0, 0, 0, 2), expand=False))
 
 
 def print_table(console: Console, names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
