@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -87,6 +88,15 @@ class Trajectory(Frozen):
             if after <= before:
                 raise ValueError(f"step {after} follows step {before}; indices must grow")
         return self
+
+    def model_copy(
+        self, *, update: Mapping[str, Any] | None = None, deep: bool = False
+    ) -> Trajectory:
+        """A copy with some fields changed; what was worked out for the old ones is forgotten."""
+        copy = super().model_copy(update=update, deep=deep)
+        for derived in ("agents", "by_index", "digest"):
+            copy.__dict__.pop(derived, None)
+        return copy
 
     @cached_property
     def agents(self) -> tuple[str, ...]:

@@ -38,6 +38,15 @@ def test_the_digest_follows_what_a_model_may_see_and_nothing_else():
     assert len({base.digest, other.digest, Trajectory(**told.model_dump()).digest}) == 3
 
 
+def test_a_changed_copy_has_a_digest_of_its_own():
+    base = Trajectory(id="x", task="t", steps=steps(0, 1))
+    before = base.digest, base.agents, base.by_index
+    changed = base.model_copy(update={"steps": (Step(index=5, agent="B", content=""),)})
+    assert changed.digest != before[0]
+    assert changed.agents == ("B",)
+    assert list(changed.by_index) == [5]
+
+
 def test_a_label_can_reach_no_prompt_since_a_trajectory_has_no_place_for_it():
     secret = "the-labelled-reason"
     item = LabelledTrajectory(

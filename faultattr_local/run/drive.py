@@ -210,11 +210,21 @@ class Driver:
         self.progress.count(reply)
         return reply
 
+    async def _generate(self, request: Request) -> Reply:
+        try:
+            return await self.engine.generate(request)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # Nobody cancelled this call: left alone, its flow would end without a word.
+            raise EngineDied("the engine gave a call up by itself") from None
+
     async def _from_engine(self, request: Request) -> Reply:
         while True:
             restarts = self.progress.restarts
             try:
-                return await self.engine.generate(request)
+                return await self._generate(request)
             except EngineDied:
                 async with self._reviving:
                     if self.progress.restarts == restarts:

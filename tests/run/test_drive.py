@@ -180,3 +180,13 @@ def test_an_engine_that_keeps_dying_ends_the_run(script, items, setup_of):
     with pytest.raises(EngineDied):
         drive(engine, items(2), setup_of())
     assert engine.starts == 4
+
+
+def test_a_call_that_the_engine_gives_up_by_itself_is_no_silence(script, items, setup_of):
+    def gives_up(request):
+        if request.trajectory == "t/1":
+            raise asyncio.CancelledError
+        return script(request)
+
+    with pytest.raises(EngineDied, match="gave a call up"):
+        drive(ScriptedEngine(gives_up), items(3), setup_of())

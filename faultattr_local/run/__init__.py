@@ -1,0 +1,1 @@
+"""Runs: flows driven on an engine, admitted by size, recorded in a folder, resumed."""
