@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from functools import cached_property
@@ -11,10 +10,8 @@ from typing import Any
 
 from faultattr_local.engine.base import Message
 from faultattr_local.engine.model_folder import tokenizer_folder
+from faultattr_local.engine.offline import go_offline
 from faultattr_local.errors import EngineUnavailable
-
-OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "DO_NOT_TRACK": "1"}
-"""Set before a model library is imported: nothing may reach for the network."""
 
 CUTS = tuple(chr(point) for point in range(0xE000, 0xE100))
 """Private-use characters, one of which marks where a rendered conversation is cut."""
@@ -41,7 +38,7 @@ class ChatTokenizer:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        os.environ.update(OFFLINE)
+        go_offline()
         path = folder / "tokenizer.json"
         self._tokens = self._load(path) if path.is_file() else self.pretrained.backend_tokenizer
         self._tokens.no_truncation()
@@ -55,7 +52,7 @@ class ChatTokenizer:
 
         try:
             return Tokenizer.from_file(str(path))
-        except Exception as error:  # noqa: BLE001  the library raises bare Exception
+        except Exception as error:
             raise EngineUnavailable(
                 f"the tokenizer does not load ({error})", where=str(path), fix="Copy it again."
             ) from error

@@ -13,18 +13,18 @@ from pydantic import Field
 
 from faultattr_local.engine.base import ModelCard, Reply, Request, parse_answer
 from faultattr_local.engine.canary import prove_constraint
+from faultattr_local.engine.length import refuse_if_too_long
 from faultattr_local.engine.model_folder import digest_of, model_folder
-from faultattr_local.engine.tokenizer import OFFLINE, ChatTokenizer, load_tokenizer
+from faultattr_local.engine.offline import go_offline
+from faultattr_local.engine.tokenizer import ChatTokenizer, load_tokenizer
 from faultattr_local.errors import (
     EngineDied,
     EngineUnavailable,
     InvalidReply,
-    LogTooLong,
     TrajectoryError,
 )
 from faultattr_local.settings import Section
 
-QUIET = {"VLLM_NO_USAGE_STATS": "1"}
 LOGGING = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_LOGGING_STREAM": "ext://sys.stderr"}
 """Used unless the user has set them: warnings and errors, and nothing on stdout."""
 
@@ -100,7 +100,7 @@ class VllmEngine:
             raise
 
     def _load(self, folder: Path) -> Any:
-        os.environ.update(OFFLINE | QUIET)
+        go_offline()
         for name, value in LOGGING.items():
             os.environ.setdefault(name, value)
         try:
@@ -210,19 +210,13 @@ class VllmEngine:
         from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
         where = f"{request.trajectory}, {request.role}"
-        output = None
+        name = f"{request.trajectory}/{next(self._ids)}"
+        tokens = {"prompt_token_ids": prompt}
         try:
-            stream = self._llm.generate(
-                {"prompt_token_ids": prompt},
-                self._sampling(request),
-                f"{request.trajectory}/{next(self._ids)}",
-            )
-            async for output in stream:
-                pass
+            stream = self._llm.generate(tokens, self._sampling(request), name)
+            outputs = [output async for output in stream]
         except EngineDeadError as error:
-            raise EngineDied(
-                "vLLM's engine process ended", where=self.config.model, fix=RESUME
-            ) from error
+            raise EngineDied("vLLM's engine process ended", where=self.config.model) from error
         except VLLMClientError as error:
             raise TrajectoryError(
                 f"vLLM refuses the request ({_first_line(error)})", where=where
@@ -234,9 +228,9 @@ class VllmEngine:
                 where=where,
                 finish_reason="error",
             ) from error
-        if output is None:
+        if not outputs:
             raise InvalidReply("vLLM gave no output", where=where, finish_reason="error")
-        return output
+        return outputs[-1]
 
     def _sampling(self, request: Request) -> Any:
         from vllm import SamplingParams
@@ -258,24 +252,6 @@ class VllmEngine:
             llm.shutdown()
             # The cancelled output handler ends within this turn of the loop.
             await asyncio.sleep(0)
-
-
-RESUME = "Run the same command again to resume."
-
-
-def refuse_if_too_long(request: Request, prompt_tokens: int, context_tokens: int) -> None:
-    """Check before anything is sent, since an engine may cut the answer without a word.
-
-    Raises:
-        LogTooLong: With the counts and what to do.
-    """
-    if prompt_tokens + request.max_tokens > context_tokens:
-        raise LogTooLong(
-            f"the prompt has {prompt_tokens} tokens and the answer may take "
-            f"{request.max_tokens}, the model serves {context_tokens}",
-            where=f"{request.trajectory}, {request.role}",
-            fix="Use --method safari or --method auto, or serve a longer context.",
-        )
 
 
 def _kv_tokens(cache: Any) -> int | None:
