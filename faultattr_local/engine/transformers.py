@@ -13,10 +13,10 @@ from pydantic import Field
 
 from faultattr_local.engine.base import ModelCard, Reply, Request, parse_answer
 from faultattr_local.engine.canary import prove_constraint
+from faultattr_local.engine.length import refuse_if_too_long
 from faultattr_local.engine.model_folder import digest_of, model_folder
 from faultattr_local.engine.tokenizer import ChatTokenizer, load_tokenizer
 from faultattr_local.engine.transformers_batch import Row, decode_batch
-from faultattr_local.engine.vllm import RESUME, refuse_if_too_long
 from faultattr_local.errors import EngineDied, EngineUnavailable
 from faultattr_local.settings import Section
 
@@ -220,7 +220,7 @@ class TransformersEngine:
             died = EngineDied(
                 f"the model failed on a batch of {len(batch)} ({_first_line(error)})",
                 where=self.config.model,
-                fix=f"Lower engine.max_batch if memory ran out. {RESUME}",
+                fix="Lower engine.max_batch if memory ran out.",
             )
             died.__cause__ = error
             for call in batch:
