@@ -30,9 +30,9 @@ class AnswerLimits(Section):
     """Characters of a quoted passage."""
     citations: int = Field(default=3, ge=0, le=10)
     """Passages that a rationale may cite."""
-    memory: int = Field(default=500, ge=20)
+    memory: int = Field(default=250, ge=20)
     """Characters of a field of SAFARI's short-term memory."""
-    claim: int = Field(default=300, ge=20)
+    claim: int = Field(default=220, ge=20)
     """Characters of an atomic claim, and of its evidence."""
     pattern: int = Field(default=120, ge=10)
     """Characters of a search pattern."""
