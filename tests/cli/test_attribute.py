@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -222,6 +223,25 @@ def test_a_stopped_run_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, traces
     result = faultattr("attribute", traces, "-o", "run")
     assert result.exit_code == 130
     assert result.stderr == "faultattr: stopped; run the same command again to go on\n"
+
+
+def test_an_interrupted_run_keeps_what_it_has_and_goes_on(
+    traces: Path, tmp_path: Path, config: Config
+) -> None:
+    def interrupted(request: Request) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return placeholders(request)
+
+    folder = tmp_path / "run"
+    run(traces, folder, config, ScriptedEngine(placeholders), limit=1)
+    with pytest.raises(KeyboardInterrupt):
+        run(traces, folder, config, ScriptedEngine(interrupted, delay=0.01))
+    sittings = json.loads((folder / "run.json").read_text())["sittings"]
+    assert [sitting["outcome"] for sitting in sittings] == ["finished", "stopped"]
+    engine = CountedEngine(placeholders)
+    rows, _, _ = run(traces, folder, config, engine)
+    assert len(rows) == 3
+    assert "traces/a" not in {request.trajectory for request in engine.requests}
 
 
 def test_dry_run_counts_and_writes_nothing(
