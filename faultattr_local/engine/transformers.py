@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
+from collections import deque
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -17,7 +16,13 @@ from faultattr_local.engine.length import refuse_if_too_long
 from faultattr_local.engine.model_folder import digest_of, model_folder
 from faultattr_local.engine.tokenizer import ChatTokenizer, load_tokenizer
 from faultattr_local.engine.transformers_batch import Row, decode_batch
-from faultattr_local.errors import EngineDied, EngineUnavailable
+from faultattr_local.engine.transformers_model import (
+    LoadedModel,
+    first_line,
+    load_model,
+    release_memory,
+)
+from faultattr_local.errors import EngineDied
 from faultattr_local.settings import Section
 
 LINGER_S = 0.01
@@ -44,25 +49,14 @@ class TransformersConfig(Section):
 
 
 @dataclass
-class _Loaded:
-    """A model in memory. `grammars` is outlines' llguidance backend over its tokenizer."""
-
-    model: Any
-    grammars: Any
-    end: int
-    context: int
-    versions: dict[str, str]
-
-
-@dataclass
 class _Call:
     request: Request
     prompt: list[int]
-    done: asyncio.Future[Row]
+    row: asyncio.Future[Row]
 
 
 class TransformersEngine:
-    """Serves one model with `generate`, a batch of what waits after the other.
+    """Serves one model with `generate`, one batch of what waits after the other.
 
     There is no prefix cache: every call computes its whole prompt. Start, generate and stop
     belong on one event loop; `start` works again after `stop`.
@@ -71,10 +65,11 @@ class TransformersEngine:
     def __init__(self, config: TransformersConfig) -> None:
         self.config = config
         self._tokenizer: ChatTokenizer | None = None
-        self._loaded: _Loaded | None = None
-        self._waiting: asyncio.Queue[_Call] = asyncio.Queue()
-        self._worker: asyncio.Task[None] | None = None
+        self._loaded: LoadedModel | None = None
+        self._waiting: deque[_Call] = deque()
+        self._wake = asyncio.Event()
         self._stopping = False
+        self._worker: asyncio.Task[None] | None = None
 
     async def start(self) -> ModelCard:
         """Load the weights and prove the constraint.
@@ -86,10 +81,12 @@ class TransformersEngine:
         folder = model_folder(self.config.model)
         await self.stop()
         self._tokenizer = load_tokenizer(folder)
-        self._loaded = await asyncio.to_thread(self._load, folder, self._tokenizer)
-        self._stopping = False
-        self._waiting = asyncio.Queue()
-        self._worker = asyncio.create_task(self._serve(self._loaded))
+        loaded = await asyncio.to_thread(
+            load_model, folder, self._tokenizer, self.config.dtype, self.config.max_model_len
+        )
+        self._loaded = loaded
+        self._wake, self._stopping = asyncio.Event(), False
+        self._worker = asyncio.create_task(self._serve(loaded))
         try:
             await prove_constraint(
                 self.generate,
@@ -103,65 +100,14 @@ class TransformersEngine:
         return ModelCard(
             name=folder.name,
             digest=digest_of(folder),
-            context_tokens=self._loaded.context,
+            context_tokens=loaded.context_tokens,
             details={
                 "engine": "transformers",
-                **self._loaded.versions,
-                "device": str(self._loaded.model.device),
-                "grammar": "llguidance",
-                "seed": "sent above temperature 0",
+                **loaded.details,
+                "seed": "used above temperature 0",
                 "prefix_cache": "none",
             },
         )
-
-    def _load(self, folder: Path, tokenizer: ChatTokenizer) -> _Loaded:
-        try:
-            import llguidance
-            import outlines
-            import torch
-            import transformers
-            from outlines.backends.llguidance import LLGuidanceBackend
-        except ImportError as error:
-            raise EngineUnavailable(
-                f"transformers and outlines do not import ({error})",
-                fix="Install faultattr-local[transformers], or use another engine.",
-            ) from error
-        where = str(folder)
-        try:
-            model = transformers.AutoModelForCausalLM.from_pretrained(
-                folder, dtype=self.config.dtype, local_files_only=True
-            )
-            model = model.to(torch.accelerator.current_accelerator() or "cpu").eval()
-            grammars = LLGuidanceBackend(outlines.from_transformers(model, tokenizer.pretrained))
-        except (ImportError, OSError, ValueError, RuntimeError) as error:
-            raise EngineUnavailable(
-                f"the model does not load ({_first_line(error)})", where=where
-            ) from error
-        end = tokenizer.pretrained.eos_token_id
-        # The model's own sampling settings would otherwise apply where none are given.
-        model.generation_config = transformers.GenerationConfig(
-            do_sample=False, eos_token_id=end, pad_token_id=end
-        )
-        libraries = (torch, transformers, llguidance)
-        versions = {library.__name__: str(library.__version__) for library in libraries}
-        return _Loaded(model, grammars, end, self._context(model, where), versions)
-
-    def _context(self, model: Any, where: str) -> int:
-        own = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-        asked = self.config.max_model_len
-        if own is None and asked is None:
-            raise EngineUnavailable(
-                "the model does not say how long its context is",
-                where=where,
-                fix="Set engine.max_model_len.",
-            )
-        if own is not None and asked is not None and asked > own:
-            raise EngineUnavailable(
-                f"max_model_len is {asked}, the model's own limit {own}",
-                where=where,
-                fix="Lower engine.max_model_len.",
-            )
-        return int(asked or own)
 
     def count_tokens(self, text: str) -> int:
         """Tokens of a text, without special tokens."""
@@ -175,69 +121,90 @@ class TransformersEngine:
         Raises:
             LogTooLong: Prompt and answer do not fit the context.
             InvalidReply: Cut, empty or invalid.
-            EngineDied: The model failed, e.g. for want of memory.
+            EngineDied: The engine was stopped, or failed, e.g. for want of memory.
         """
-        if self._loaded is None or self._tokenizer is None:
-            raise EngineDied("the engine is not started", where=self.config.model)
+        loaded, tokenizer = self._loaded, self._tokenizer
+        if loaded is None or tokenizer is None or self._worker is None or self._worker.done():
+            raise EngineDied("the engine is not running", where=self.config.model)
         started = time.time()
-        prompt = self._tokenizer.chat(request.messages)
-        refuse_if_too_long(request, len(prompt), self._loaded.context)
+        prompt = tokenizer.chat(request.messages)
+        refuse_if_too_long(request, len(prompt), loaded.context_tokens)
         call = _Call(request, prompt, asyncio.get_running_loop().create_future())
-        end = self._loaded.end
-        self._waiting.put_nowait(call)
-        row = await call.done
-        ended = row.written[-1] == end
-        ids = row.written[:-1] if ended else row.written
-        text = self._tokenizer.pretrained.decode(
-            ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
+        self._waiting.append(call)
+        self._wake.set()
+        row = await call.row
+        text = tokenizer.pretrained.decode(
+            row.written, skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
-        reason = "stop" if ended else "length"
         return Reply(
-            answer=parse_answer(request, text, reason, len(row.written)),
+            answer=parse_answer(request, text, row.finish_reason, len(row.written)),
             text=text,
-            finish_reason=reason,
+            finish_reason=row.finish_reason,
             prompt_tokens=len(prompt),
             output_tokens=len(row.written),
             started=started,
             seconds=time.time() - started,
         )
 
-    async def _serve(self, loaded: _Loaded) -> None:
-        while not self._stopping:
-            batch = [await self._waiting.get()]
-            await asyncio.sleep(LINGER_S)
-            while len(batch) < self.config.max_batch and not self._waiting.empty():
-                batch.append(self._waiting.get_nowait())
-            batch = [call for call in batch if not call.done.done()]
-            if batch:
-                await self._run(loaded, batch)
+    async def _serve(self, loaded: LoadedModel) -> None:
+        """Answer what waits until `stop`; at the end nobody is left waiting."""
+        try:
+            while True:
+                await self._wake.wait()
+                await asyncio.sleep(LINGER_S)
+                if self._stopping:
+                    return
+                size = min(self.config.max_batch, len(self._waiting))
+                batch = [self._waiting.popleft() for _ in range(size)]
+                if not self._waiting:
+                    self._wake.clear()
+                if wanted := [call for call in batch if not call.row.done()]:
+                    await self._answer(loaded, wanted)
+        finally:
+            while self._waiting:
+                self._fail(self._waiting.popleft(), "the engine was stopped")
 
-    async def _run(self, loaded: _Loaded, batch: list[_Call]) -> None:
+    async def _answer(self, loaded: LoadedModel, batch: list[_Call]) -> None:
         rows = [self._row(loaded, call) for call in batch]
+        why, fix = "the engine was stopped", ""
         try:
             await asyncio.to_thread(decode_batch, loaded.model, rows, loaded.end)
+            for call, row in zip(batch, rows, strict=True):
+                if row.finish_reason != "abort" and not call.row.done():
+                    call.row.set_result(row)
         except RuntimeError as error:
-            died = EngineDied(
-                f"the model failed on a batch of {len(batch)} ({_first_line(error)})",
-                where=self.config.model,
-                fix="Lower engine.max_batch if memory ran out.",
-            )
-            died.__cause__ = error
+            # torch has no other type for a want of memory on a CPU.
+            why = f"the model failed on a batch of {len(batch)} ({first_line(error)})"
+            fix = "Lower engine.max_batch if memory ran out."
+        finally:
             for call in batch:
-                if not call.done.done():
-                    call.done.set_exception(died)
-            return
-        for call, row in zip(batch, rows, strict=True):
-            if not call.done.done():
-                call.done.set_result(row)
+                self._fail(call, why, fix)
 
-    def _row(self, loaded: _Loaded, call: _Call) -> Row: ...
+    def _row(self, loaded: LoadedModel, call: _Call) -> Row:
+        request = call.request
+        warm = request.sampling.temperature > 0
+        return Row(
+            prompt=call.prompt,
+            grammar=loaded.grammar(request.schema),
+            max_tokens=request.max_tokens,
+            temperature=request.sampling.temperature,
+            seed=request.sampling.seed if warm else None,
+            wanted=lambda: not (self._stopping or call.row.done()),
+        )
+
+    def _fail(self, call: _Call, why: str, fix: str = "") -> None:
+        if not call.row.done():
+            call.row.set_exception(EngineDied(why, where=self.config.model, fix=fix))
 
     async def stop(self) -> None:
-        """Free the model; safe to call twice."""
-        self._loaded = None
-        gc.collect()
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n", 1)[0] or type(error).__name__
+        """End what is being generated and free the model; safe to call twice."""
+        worker, self._worker, self._loaded = self._worker, None, None
+        if worker is None:
+            return
+        self._stopping = True
+        self._wake.set()
+        try:
+            await worker
+        finally:
+            del worker
+            await asyncio.to_thread(release_memory)

@@ -21,6 +21,7 @@ class Row:
         seed: Of this row alone; None draws from torch's own generator.
         wanted: Whether somebody still waits for it; asked at each token.
         written: Token ids generated so far, the one that ends the answer included.
+        finish_reason: "stop", "length", "abort" when no longer wanted; "" before.
     """
 
     prompt: Sequence[int]
@@ -30,7 +31,7 @@ class Row:
     seed: int | None
     wanted: Callable[[], bool]
     written: list[int] = field(default_factory=list)
-    done: bool = False
+    finish_reason: str = ""
 
 
 def decode_batch(model: Any, rows: Sequence[Row], end: int) -> None:
@@ -41,7 +42,7 @@ def decode_batch(model: Any, rows: Sequence[Row], end: int) -> None:
 
     Args:
         model: A causal language model of transformers.
-        rows: Their `written` is filled.
+        rows: Their `written` and `finish_reason` are filled.
         end: The token that ends an answer, which also pads.
     """
     import torch
@@ -75,7 +76,7 @@ class _Choice:
 
     def __call__(self, ids: Any, logits: Any) -> Any:
         for at, row in enumerate(self._rows):
-            if row.done:
+            if row.finish_reason:
                 continue
             masked = row.grammar(ids[at : at + 1], logits[at : at + 1])[0]
             token = self._choose(masked, row.temperature, self._generators[at])
@@ -104,6 +105,13 @@ class _Ended:
         import torch
 
         for row in self._rows:
-            full = len(row.written) >= row.max_tokens
-            row.done = row.done or full or row.written[-1] == self._end or not row.wanted()
-        return torch.tensor([row.done for row in self._rows], device=ids.device)
+            row.finish_reason = row.finish_reason or self._reason(row)
+        ended = [bool(row.finish_reason) for row in self._rows]
+        return torch.tensor(ended, device=ids.device)
+
+    def _reason(self, row: Row) -> str:
+        if row.written[-1] == self._end:
+            return "stop"
+        if len(row.written) >= row.max_tokens:
+            return "length"
+        return "" if row.wanted() else "abort"
