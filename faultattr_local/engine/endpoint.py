@@ -47,13 +47,14 @@ class Endpoint:
         url: With or without the /v1 at its end.
         key: Sent as a bearer token; None sends none.
         timeout_s: Seconds to wait for an answer.
+        send_seed: Send the seed of a request above temperature 0.
 
     Attributes:
         running: Calls in flight.
         trajectories: Trajectories that have gone here so far.
     """
 
-    def __init__(self, url: str, key: str | None, timeout_s: float) -> None:
+    def __init__(self, url: str, key: str | None, timeout_s: float, send_seed: bool) -> None:
         import httpx
 
         self.url = url
@@ -63,6 +64,7 @@ class Endpoint:
         self.running = 0
         self.trajectories = 0
         self._timeout_s = timeout_s
+        self._send_seed = send_seed
         # No proxy: the servers stand on the same machine or network. The default context
         # knows the certificates that SSL_CERT_FILE names.
         settings: dict[str, Any] = {
@@ -166,8 +168,9 @@ class Endpoint:
                 "json_schema": {"name": "answer", "schema": request.schema, "strict": True},
             },
         }
-        if request.sampling.temperature > 0 and request.sampling.seed is not None:
-            body["seed"] = request.sampling.seed
+        sampling = request.sampling
+        if self._send_seed and sampling.temperature > 0 and sampling.seed is not None:
+            body["seed"] = sampling.seed
         where = f"{request.trajectory}, {request.role}"
         return await self._post("/v1/chat/completions", body, where)
 

@@ -46,6 +46,8 @@ class ServerConfig(Section):
     """Environment variable that holds the key, when the servers want one."""
     timeout_s: float = Field(default=1800, gt=0)
     """Seconds to wait for one answer; a slower one is an error and is not asked for again."""
+    send_seed: bool = True
+    """Send the seed above temperature 0; a vLLM server on a CPU can end on one, so not there."""
     tokenizer: str | None = None
     """Folder with the model's tokenizer, to count tokens here instead of on the server."""
 
@@ -81,7 +83,7 @@ class ServerEngine:
         key = self._key()
         try:
             for url in dict.fromkeys(self.config.urls):
-                endpoint = Endpoint(url, key, self.config.timeout_s)
+                endpoint = Endpoint(url, key, self.config.timeout_s, self.config.send_seed)
                 self._endpoints.append(endpoint)
                 await endpoint.connect(self.config.model)
             self._refuse_mixed()
@@ -133,6 +135,7 @@ class ServerEngine:
                 "urls": [endpoint.url for endpoint in self._endpoints],
                 "vllm": [endpoint.version for endpoint in self._endpoints],
                 "digest_of": "the served name and path; the weights cannot be seen from here",
+                "seed": "sent above temperature 0" if self.config.send_seed else "not sent",
                 "cached_tokens": "reported"
                 if self._reports_cached
                 else "not reported: start the server with --enable-prompt-tokens-details",

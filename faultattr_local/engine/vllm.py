@@ -81,6 +81,12 @@ class VllmEngine:
         self._context = 0
         self._seeds = True
         self._ids = itertools.count()
+        self.card: ModelCard | None = None
+
+    @property
+    def unfinished(self) -> int:
+        """Calls that the engine is working on."""
+        return 0 if self._llm is None else int(self._llm.get_num_unfinished_requests())
 
     async def start(self) -> ModelCard:
         """Load the weights and prove the constraint.
@@ -94,10 +100,11 @@ class VllmEngine:
         self._tokenizer = load_tokenizer(folder)
         self._llm = self._load(folder)
         try:
-            return await self._prove_and_describe(folder)
+            self.card = await self._prove_and_describe(folder)
         except BaseException:
             await self.stop()
             raise
+        return self.card
 
     def _load(self, folder: Path) -> Any:
         go_offline()
@@ -118,7 +125,8 @@ class VllmEngine:
             raise EngineUnavailable(
                 f"vLLM does not start ({_first_line(error)})",
                 where=str(folder),
-                fix="The cause is in vLLM's own messages above.",
+                fix="The cause is in vLLM's own messages above. A script of your own must start "
+                'the engine under `if __name__ == "__main__":`, since it is imported once more.',
             ) from error
 
     def _arguments(self, folder: Path) -> dict[str, Any]:

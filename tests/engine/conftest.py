@@ -1,0 +1,77 @@
+"""The real small model: its folder, one event loop, and one vLLM engine for all tests."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from faultattr_local.engine.base import Message, Request
+from faultattr_local.engine.vllm import VllmConfig, VllmEngine
+
+T = TypeVar("T")
+Run = Callable[[Coroutine[Any, Any, T]], T]
+
+
+@pytest.fixture(scope="session")
+def small_model() -> Path:
+    cache = Path(os.environ.get("FAULTATTR_CACHE") or "~/.cache/faultattr").expanduser()
+    folder = cache / "SmolLM2-135M-Instruct"
+    if not folder.is_dir():
+        pytest.skip(f"no small model at {folder}; run scripts/small_model.py")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def run() -> Iterator[Run[Any]]:
+    """Run a coroutine on the one loop that all engines of the session live on."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+
+    def run(coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, loop).result(timeout=300)
+
+    yield run
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(timeout=10)
+    loop.close()
+
+
+@pytest.fixture(scope="session")
+def vllm_config(small_model: Path) -> VllmConfig:
+    pytest.importorskip("vllm")
+    return VllmConfig(
+        model=str(small_model),
+        dtype="bfloat16",
+        max_model_len=4096,
+        kv_cache_gib=1,
+        enforce_eager=True,
+        max_num_seqs=32,
+    )
+
+
+@pytest.fixture(scope="session")
+def vllm(vllm_config: VllmConfig, run: Run[Any]) -> Iterator[VllmEngine]:
+    """Started once for the whole session, since that takes half a minute."""
+    engine = VllmEngine(vllm_config)
+    run(engine.start())
+    yield engine
+    run(engine.stop())
+
+
+@pytest.fixture
+def ask() -> Callable[..., Request]:
+    """A request on a short log."""
+
+    def make(answer: Any, ask: str = "Judge the run.", log: str = "", **more: Any) -> Request:
+        text = log or "[step 0 | Planner]\nFind the price.\n[step 1 | Clerk]\nIt is 6.00.\n"
+        shared = (Message("system", "You judge runs."), Message("user", f"The log:\n{text}"))
+        return Request("shop/1", "judge", shared, ask, answer, **more)
+
+    return make
