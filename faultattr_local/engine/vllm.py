@@ -16,6 +16,7 @@ from faultattr_local.engine.canary import prove_constraint
 from faultattr_local.engine.length import refuse_if_too_long
 from faultattr_local.engine.model_folder import digest_of, model_folder
 from faultattr_local.engine.offline import go_offline
+from faultattr_local.engine.sentinel import Sentinel
 from faultattr_local.engine.tokenizer import ChatTokenizer, load_tokenizer
 from faultattr_local.errors import (
     EngineDied,
@@ -77,6 +78,7 @@ class VllmEngine:
     def __init__(self, config: VllmConfig) -> None:
         self.config = config
         self._llm: Any = None
+        self._sentinel: Sentinel | None = None
         self._tokenizer: ChatTokenizer | None = None
         self._context = 0
         self._seeds = True
@@ -98,8 +100,9 @@ class VllmEngine:
         folder = model_folder(self.config.model)
         await self.stop()
         self._tokenizer = load_tokenizer(folder)
-        self._llm = self._load(folder)
+        self._sentinel = Sentinel()
         try:
+            self._llm = self._load(folder)
             self.card = await self._prove_and_describe(folder)
         except BaseException:
             await self.stop()
@@ -260,6 +263,9 @@ class VllmEngine:
             llm.shutdown()
             # The cancelled output handler ends within this turn of the loop.
             await asyncio.sleep(0)
+        sentinel, self._sentinel = self._sentinel, None
+        if sentinel is not None:
+            sentinel.dismiss()
 
 
 def _kv_tokens(cache: Any) -> int | None:
