@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import threading
+import warnings
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,8 +16,18 @@ import pytest
 from faultattr_local.engine.base import Message, Request
 from faultattr_local.engine.vllm import VllmConfig, VllmEngine
 
+FOREIGN = "(torch|vllm|transformers|outlines|llguidance|pydantic|compressed_tensors)"
+"""Model libraries, whose own warnings are not ours to mend."""
+
 T = TypeVar("T")
 Run = Callable[[Coroutine[Any, Any, T]], T]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.parent == here:
+            item.add_marker(pytest.mark.filterwarnings(f"ignore:::{FOREIGN}"))
 
 
 @pytest.fixture(scope="session")
@@ -63,6 +75,11 @@ def vllm(vllm_config: VllmConfig, run: Run[Any]) -> Iterator[VllmEngine]:
     run(engine.start())
     yield engine
     run(engine.stop())
+    with warnings.catch_warnings():
+        # vLLM leaves its sockets' context to the garbage collector.
+        warnings.simplefilter("ignore", ResourceWarning)
+        del engine
+        gc.collect()
 
 
 @pytest.fixture
