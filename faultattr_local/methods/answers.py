@@ -124,6 +124,16 @@ def fault_of(
     return Fault(agent=agent, step=step, source_ref=source_ref, rationales=dict(rationales))
 
 
+def acts_at(trajectory: Trajectory, fault: Fault) -> bool:
+    """Whether the named agent acts at the named step; names without case and white space."""
+    step = trajectory.by_index.get(fault.step)
+    return step is not None and _bare(step.agent) == _bare(fault.agent)
+
+
+def _bare(name: str) -> str:
+    return "".join(name.split()).casefold()
+
+
 def step_answer(limits: AnswerLimits) -> type[Answer]:
     """On one step: `{rationale, confidence, decisive}`.
 

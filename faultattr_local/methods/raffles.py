@@ -15,7 +15,9 @@ from pydantic import Field, create_model
 from faultattr_local.engine.base import Answer, Request
 from faultattr_local.methods.answers import (
     AnswerLimits,
+    acts_at,
     checked_rationale,
+    cited_share,
     evaluator_answer,
     fault_answer,
     fault_of,
@@ -185,17 +187,9 @@ def check_log(trajectory: Trajectory, fault: Fault | None) -> Assessment:
     if fault is None:
         return Assessment(criterion="log", rationale="No step is named.", confidence=100, by="rule")
     step = trajectory.by_index.get(fault.step)
-    if step is None:
-        told, agrees = f"There is no step {fault.step}.", False
-    else:
-        agrees = bare(step.agent) == bare(fault.agent)
-        told = f"Step {fault.step} is by {step.agent}."
-    return Assessment(criterion="log", rationale=told, confidence=100 if agrees else 0, by="rule")
-
-
-def bare(name: str) -> str:
-    """A name without case and white space."""
-    return "".join(name.split()).casefold()
+    told = f"Step {step.index} is by {step.agent}." if step else f"There is no step {fault.step}."
+    confidence = 100 if acts_at(trajectory, fault) else 0
+    return Assessment(criterion="log", rationale=told, confidence=confidence, by="rule")
 
 
 def iteration(
@@ -205,7 +199,6 @@ def iteration(
     assessments: Sequence[Assessment],
 ) -> Iteration:
     """One finished round, its confidences added up."""
-    citations = [cited for rationale in rationales.values() for cited in rationale.citations]
     return Iteration(
         number=number,
         fault=fault,
@@ -213,7 +206,7 @@ def iteration(
         assessments=tuple(assessments),
         confidence=sum(one.confidence for one in assessments),
         greatest=100 * len(assessments),
-        cited=sum(cited.found for cited in citations) / len(citations) if citations else None,
+        cited=cited_share(rationales.values()),
     )
 
 

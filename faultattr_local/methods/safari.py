@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from faultattr_local.engine.base import Message, Reply, Request
-from faultattr_local.methods.answers import evaluator_answer, fault_of
+from faultattr_local.methods.answers import acts_at, evaluator_answer, fault_of
 from faultattr_local.methods.flow import Flow, Setup, ask, ask_all
 from faultattr_local.methods.safari_config import SafariConfig
 from faultattr_local.methods.safari_investigation import Investigation
@@ -35,7 +35,7 @@ def safari(trajectory: Trajectory, config: SafariConfig, setup: Setup) -> Flow:
     """
     investigation = Investigation(trajectory, config, setup)
     turns: list[Turn] = []
-    while not is_over(turns, config):
+    while len(turns) < config.max_turns and not (turns and accepts(turns[-1], trajectory, config)):
         request, evicted = investigation.request(turns)
         answer: Any = (yield from ask(request)).answer
         turn = begun(len(turns) + 1, answer, evicted)
@@ -43,7 +43,8 @@ def safari(trajectory: Trajectory, config: SafariConfig, setup: Setup) -> Flow:
             fault = concluded(trajectory, answer.action)
             replies = yield from ask_all(claim_requests(trajectory, fault, answer.action, setup))
             turn = weighed(turn, fault, answer.action, replies)
-            observation = investigation.objections(turn)
+            accepted = accepts(turn, trajectory, config)
+            observation = "" if accepted else investigation.objections(turn)
         else:
             observation = investigation.look(answer.action)
         investigation.remember(answer, observation)
@@ -51,14 +52,15 @@ def safari(trajectory: Trajectory, config: SafariConfig, setup: Setup) -> Flow:
     return verdict(trajectory, turns, config)
 
 
-def is_over(turns: Sequence[Turn], config: SafariConfig) -> bool:
-    """Whether a hypothesis was accepted or the turns are used up."""
-    return len(turns) >= config.max_turns or bool(turns and is_accepted(turns[-1], config))
+def accepts(turn: Turn, trajectory: Trajectory, config: SafariConfig) -> bool:
+    """The stop rule: the claims' mean confidence reaches the threshold.
 
-
-def is_accepted(turn: Turn, config: SafariConfig) -> bool:
-    """The stop rule: the claims' mean confidence reaches the threshold."""
-    return turn.confidence is not None and turn.confidence >= config.accept_above
+    A hypothesis whose agent does not act at its step is sent back however well its claims
+    are founded; the paper leaves that case open.
+    """
+    if turn.confidence is None or turn.confidence < config.accept_above:
+        return False
+    return turn.fault is None or acts_at(trajectory, turn.fault)
 
 
 def begun(number: int, answer: Any, evicted: int) -> Turn:
@@ -129,16 +131,20 @@ def shortened(observation: str) -> str:
 
 def verdict(trajectory: Trajectory, turns: Sequence[Turn], config: SafariConfig) -> Verdict:
     """The accepted hypothesis, or the best of those that were not; the latest of equals."""
-    conclusions = [(turn.confidence, turn) for turn in turns if turn.confidence is not None]
-    confidence, chosen = max(conclusions, key=lambda one: (one[0], one[1].number))
-    accepted = is_accepted(chosen, config)
+    conclusions = [turn for turn in turns if turn.confidence is not None]
+    chosen = max(
+        conclusions,
+        key=lambda turn: (accepts(turn, trajectory, config), turn.confidence, turn.number),
+    )
+    assert chosen.confidence is not None
+    accepted = accepts(chosen, trajectory, config)
     return Verdict(
         trajectory=trajectory.id,
         digest=trajectory.digest,
         status="attributed" if chosen.fault else "no_fault",
         method="safari",
         fault=chosen.fault,
-        confidence=confidence / 100,
+        confidence=chosen.confidence / 100,
         accepted=accepted,
         reason=(
             f"accepted in turn {chosen.number}"

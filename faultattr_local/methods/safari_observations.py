@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from faultattr_local.methods.answers import acts_at
 from faultattr_local.methods.line_log import BadPattern, LineLog
 from faultattr_local.prompts import Prompts
 from faultattr_local.trajectory import Trajectory
-from faultattr_local.verdict import Turn
+from faultattr_local.verdict import Fault, Turn
 
 
 class Observer:
@@ -73,7 +74,7 @@ class Observer:
         return self._prompts.render(
             "safari/observation_rejected",
             fault=turn.fault,
-            acts=trajectory.by_index[turn.fault.step].agent if turn.fault else None,
+            other_agent=_other_agent(trajectory, turn.fault),
             weak=[claim for claim in turn.claims if claim.confidence < accept_above],
             confidence=turn.confidence,
             accept_above=accept_above,
@@ -91,3 +92,10 @@ class Observer:
             else:
                 too_many = middle
         return render(fits)
+
+
+def _other_agent(trajectory: Trajectory, fault: Fault | None) -> str | None:
+    """Who acts at the step of a hypothesis, when that is not the agent it names."""
+    if fault is None or acts_at(trajectory, fault):
+        return None
+    return trajectory.by_index[fault.step].agent

@@ -132,13 +132,35 @@ def test_weak_claims_alone_go_back_with_their_rationales(
     played = play(safari(run, SafariConfig(), setup_of()), scripted(turns, [90, 40, 30, 99]))
     told = last_seen(investigator(played.requests)[1])
     assert "53.3" in told
-    assert "Note that step 10 is by Clerk." in told
+    assert "Step 10 is by Clerk, not by Buyer:" in told
     assert "Claim 0." not in told
     assert "Claim 1." in told
     assert "Confidence 40: Because 40." in told
     assert "Confidence 30: Because 30." in told
     assert played.verdict.turns[0].observation == told
     assert played.verdict.reason == "accepted in turn 2"
+
+
+def test_an_agent_who_does_not_act_at_the_step_goes_back_however_sure_the_claims(
+    run: Trajectory, play: Play, setup_of: SetupOf
+) -> None:
+    turns = [conclude(10, agent="Buyer"), conclude(10)]
+    played = play(safari(run, SafariConfig(), setup_of()), scripted(turns, [100, 75]))
+    told = last_seen(investigator(played.requests)[1])
+    assert "Step 10 is by Clerk, not by Buyer" in told
+    assert "weak" not in told
+    assert played.verdict.reason == "accepted in turn 2"
+    alone = play(
+        safari(run, SafariConfig(max_turns=1), setup_of()), scripted([turns[0]], [100])
+    ).verdict
+    assert (alone.accepted, alone.confidence) == (False, 1.0)
+
+
+def test_an_accepted_conclusion_meets_no_objection(
+    run: Trajectory, play: Play, setup_of: SetupOf
+) -> None:
+    verdict = play(safari(run, SafariConfig(), setup_of()), scripted([conclude(10)], [90])).verdict
+    assert verdict.turns[-1].observation == ""
 
 
 def test_the_last_turn_admits_only_a_conclusion(
@@ -241,7 +263,7 @@ def test_memory_and_past_calls_come_last_and_stay_out_of_the_conversation(
     noted = turn({"action": "read", "offset": 5, "limit": 2}, hypothesis="Step 40 looks odd.")
     played = play(
         safari(run, SafariConfig(), setup_of()),
-        scripted([noted, search("odd"), conclude(40)], [90]),
+        scripted([noted, search("odd"), conclude(40, agent=run.by_index[40].agent)], [90]),
     )
     first, second, third = investigator(played.requests)
     assert "Empty" in first.ask
