@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import time
 from pathlib import Path
 from typing import Any, Literal
@@ -15,21 +14,18 @@ from faultattr_local.engine.base import ModelCard, Reply, Request, parse_answer
 from faultattr_local.engine.canary import prove_constraint
 from faultattr_local.engine.length import refuse_if_too_long
 from faultattr_local.engine.model_folder import digest_of, model_folder
-from faultattr_local.engine.offline import go_offline
 from faultattr_local.engine.sentinel import Sentinel
 from faultattr_local.engine.tokenizer import ChatTokenizer, load_tokenizer
+from faultattr_local.engine.vllm_load import first_line, kv_tokens, load
 from faultattr_local.errors import (
     EngineDied,
-    EngineUnavailable,
     InvalidReply,
     TrajectoryError,
 )
 from faultattr_local.settings import Section
 
-LOGGING = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_LOGGING_STREAM": "ext://sys.stderr"}
-"""Used unless the user has set them: warnings and errors, and nothing on stdout."""
-
-GIB = 2**30
+SHUTDOWN_S = 30.0
+"""Seconds in which the engine process may end by itself before it is killed."""
 
 
 class VllmConfig(Section):
@@ -102,58 +98,12 @@ class VllmEngine:
         self._tokenizer = load_tokenizer(folder)
         self._sentinel = Sentinel()
         try:
-            self._llm = self._load(folder)
+            self._llm = load(self.config, folder)
             self.card = await self._prove_and_describe(folder)
         except BaseException:
             await self.stop()
             raise
         return self.card
-
-    def _load(self, folder: Path) -> Any:
-        go_offline()
-        for name, value in LOGGING.items():
-            os.environ.setdefault(name, value)
-        try:
-            from vllm import AsyncEngineArgs
-            from vllm.exceptions import VLLMError
-            from vllm.v1.engine.async_llm import AsyncLLM
-        except ImportError as error:
-            raise EngineUnavailable(
-                f"vLLM does not import ({error})",
-                fix="Install faultattr-local[gpu] or faultattr-local[cpu], or use another engine.",
-            ) from error
-        try:
-            return AsyncLLM.from_engine_args(AsyncEngineArgs(**self._arguments(folder)))
-        except (VLLMError, RuntimeError, ValueError, OSError) as error:
-            raise EngineUnavailable(
-                f"vLLM does not start ({_first_line(error)})",
-                where=str(folder),
-                fix="The cause is in vLLM's own messages above. A script of your own must start "
-                'the engine under `if __name__ == "__main__":`, since it is imported once more.',
-            ) from error
-
-    def _arguments(self, folder: Path) -> dict[str, Any]:
-        config = self.config
-        memory = None if config.kv_cache_gib is None else int(config.kv_cache_gib * GIB)
-        return {
-            "model": str(folder),
-            "served_model_name": folder.name,
-            "dtype": config.dtype,
-            "max_model_len": config.max_model_len,
-            "gpu_memory_utilization": config.gpu_memory_utilization,
-            "kv_cache_memory_bytes": memory,
-            "kv_cache_dtype": config.kv_cache_dtype,
-            "tensor_parallel_size": config.tensor_parallel_size,
-            "max_num_batched_tokens": config.max_num_batched_tokens,
-            "max_num_seqs": config.max_num_seqs,
-            "enforce_eager": config.enforce_eager,
-            "enable_prefix_caching": True,
-            "disable_log_stats": True,
-            "structured_outputs_config": {
-                "backend": config.grammar_backend,
-                "disable_any_whitespace": True,
-            },
-        }
 
     async def _prove_and_describe(self, folder: Path) -> ModelCard:
         from vllm import __version__
@@ -171,7 +121,7 @@ class VllmEngine:
             name=folder.name,
             digest=digest_of(folder),
             context_tokens=self._context,
-            kv_tokens=_kv_tokens(self._llm.vllm_config.cache_config),
+            kv_tokens=kv_tokens(self._llm.vllm_config.cache_config),
             details={
                 "engine": "vllm",
                 "vllm": __version__,
@@ -222,7 +172,7 @@ class VllmEngine:
 
         where = f"{request.trajectory}, {request.role}"
         name = f"{request.trajectory}/{next(self._ids)}"
-        tokens = {"prompt_token_ids": prompt}
+        tokens = {"type": "token", "prompt_token_ids": prompt}
         try:
             stream = self._llm.generate(tokens, self._sampling(request), name)
             outputs = [output async for output in stream]
@@ -230,12 +180,12 @@ class VllmEngine:
             raise EngineDied("vLLM's engine process ended", where=self.config.model) from error
         except VLLMClientError as error:
             raise TrajectoryError(
-                f"vLLM refuses the request ({_first_line(error)})", where=where
+                f"vLLM refuses the request ({first_line(error)})", where=where
             ) from error
         except EngineGenerateError as error:
             cause = error.__cause__ or error
             raise InvalidReply(
-                f"vLLM failed on the request ({_first_line(cause)})",
+                f"vLLM failed on the request ({first_line(cause)})",
                 where=where,
                 finish_reason="error",
             ) from error
@@ -260,21 +210,9 @@ class VllmEngine:
         """End the engine's processes; safe to call twice."""
         llm, self._llm = self._llm, None
         if llm is not None:
-            llm.shutdown()
+            llm.shutdown(timeout=SHUTDOWN_S)
             # The cancelled output handler ends within this turn of the loop.
             await asyncio.sleep(0)
         sentinel, self._sentinel = self._sentinel, None
         if sentinel is not None:
             sentinel.dismiss()
-
-
-def _kv_tokens(cache: Any) -> int | None:
-    # Models with several kinds of attention fit other counts than blocks times block size.
-    told = getattr(cache, "kv_cache_size_tokens", None)
-    if told:
-        return int(told)
-    return cache.num_gpu_blocks * cache.block_size if cache.num_gpu_blocks else None
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n", 1)[0] or type(error).__name__

@@ -28,7 +28,7 @@ from faultattr_local.methods.answers import (
 from faultattr_local.trajectory import Step, Trajectory
 
 LIMITS = AnswerLimits(rationale=60, quote=20, citations=2)
-AGENTS = ('Anna "the" Clerk', "Bürö\\Größe", "🍐 Pear", "日本語", "it's {x}", "a/b <|im_end|>")
+AGENTS = ('Anna "the" Clerk', "Bürö\\Größe", "🍐 Pear", "日本語", "it's {x}", "a/b <c>")
 ODD = Trajectory(
     id="odd",
     task="t",
