@@ -1,9 +1,8 @@
 """Binary search: which half of the steps in question holds the decisive fault?
 
-After the method of that name in arXiv 2505.00212, which goes on with the text of the half
-alone. Here every question stands behind the whole log, so that all calls share it in the
-prefix cache and no half is judged without what led to it; and the halves are told by the
-steps' own numbers, one of which is the answer that the grammar admits.
+After the method of that name in arXiv 2505.00212. Every question stands behind the whole
+log, so that all calls share it in the prefix cache and no half is judged without what led to
+it; the halves are told by the steps' own numbers, and the grammar admits one of the two.
 """
 
 from __future__ import annotations

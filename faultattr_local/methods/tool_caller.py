@@ -1,8 +1,8 @@
 """Tool caller: a Planner picks steps for a Judge to examine, then names one.
 
-After the baseline of that name in arXiv 2509.06822. Here a pick is a decision that the
-grammar admits instead of a call in a provider's tool format, the Judge sees the whole log
-and not the Planner's reasons, and a step is examined at most once.
+After the baseline of that name in arXiv 2509.06822. A pick is a decision that the grammar
+admits, the Judge sees the whole log and not the Planner's reasons, and a step is examined at
+most once.
 """
 
 from __future__ import annotations

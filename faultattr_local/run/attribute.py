@@ -98,9 +98,11 @@ class Run:
         self.prompts = Prompts(config.prompts)
         self.progress = Progress()
         self.earlier: dict[Key, Verdict] = {}
-        if engine is None and config.engine is None:
-            raise ConfigError("engine: is missing", fix="Give a config with an engine, or one.")
-        self.engine = engine or make_engine(config.engine)
+        if engine is None:
+            if config.engine is None:
+                raise ConfigError("engine: is missing", fix="Give a config with an engine, or one.")
+            engine = make_engine(config.engine)
+        self.engine = engine
 
     async def verdicts(
         self,
