@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from faultattr_local.engine.base import Message, Request
-from faultattr_local.errors import EngineDied, EngineUnavailable, LogTooLong, TrajectoryError
+from faultattr_local.engine.server_response import json_object, judged, kv_tokens
+from faultattr_local.errors import EngineDied, EngineUnavailable, TrajectoryError
 
 if TYPE_CHECKING:
     import httpx
@@ -17,9 +17,12 @@ if TYPE_CHECKING:
 CONNECT_S = 10.0
 """Seconds to wait for a connection, which a live server takes at once."""
 
-CACHE_INFO = re.compile(r"^vllm:cache_config_info\{(.*)\}", re.MULTILINE)
-LABEL = re.compile(r'(\w+)="([^"]*)"')
-TOO_LONG = ("maximum context length", "max_model_len", "longer than the maximum model length")
+DESCRIBE_S = 30.0
+"""Seconds to wait for what a server says of itself when a run starts."""
+
+KEEP_IDLE_S = 2.0
+"""Seconds to keep an idle connection: less than the five after which vLLM's server closes
+it, so that no request is sent into a connection that is just being closed."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Served:
     context_tokens: int
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.context_tokens} tokens)"
+        return f"{self.name} ({self.context_tokens} tokens, read from {self.root})"
 
 
 class Endpoint:
@@ -48,6 +51,9 @@ class Endpoint:
         key: Sent as a bearer token; None sends none.
         timeout_s: Seconds to wait for an answer.
         send_seed: Send the seed of a request above temperature 0.
+
+    Raises:
+        EngineUnavailable: The address is none.
 
     Attributes:
         running: Calls in flight.
@@ -67,16 +73,22 @@ class Endpoint:
         self._send_seed = send_seed
         # No proxy: the servers stand on the same machine or network. The default context
         # knows the certificates that SSL_CERT_FILE names.
+        limits = httpx.Limits(keepalive_expiry=KEEP_IDLE_S)
         settings: dict[str, Any] = {
             "base_url": url.rstrip("/").removesuffix("/v1"),
             "headers": {"Authorization": f"Bearer {key}"} if key else {},
             "timeout": httpx.Timeout(timeout_s, connect=CONNECT_S),
-            "limits": httpx.Limits(max_connections=None, max_keepalive_connections=None),
+            "limits": limits,
             "trust_env": False,
-            "verify": ssl.create_default_context() if url.startswith("https") else False,
+            "verify": ssl.create_default_context(),
         }
-        self._client = httpx.AsyncClient(**settings)
-        self._counter = httpx.Client(**settings)
+        try:
+            self._client = httpx.AsyncClient(**settings)
+            self._counter = httpx.Client(**settings)
+        except httpx.InvalidURL as error:
+            raise EngineUnavailable(
+                f"is no address ({error})", where=url, fix="Correct engine.urls."
+            ) from error
 
     async def connect(self, model: str | None) -> None:
         """Find out what is served.
@@ -90,10 +102,10 @@ class Endpoint:
         import httpx
 
         try:
-            models = self._json(await self._client.get("/v1/models"))
-            version = await self._client.get("/version")
-            metrics = await self._client.get("/metrics")
-        except (httpx.TransportError, httpx.InvalidURL) as error:
+            models = self._json(await self._client.get("/v1/models", timeout=DESCRIBE_S))
+            version = await self._client.get("/version", timeout=DESCRIBE_S)
+            metrics = await self._client.get("/metrics", timeout=DESCRIBE_S)
+        except httpx.TransportError as error:
             raise EngineUnavailable(
                 f"no server answers ({_told(error)})",
                 where=self.url,
@@ -110,11 +122,8 @@ class Endpoint:
                 where=self.url,
                 fix="Put the key into an environment variable and name it in api_key_env.",
             )
-        try:
-            content = response.json() if response.is_success else None
-        except ValueError:
-            content = None
-        if not isinstance(content, dict):
+        content = json_object(response) if response.is_success else None
+        if content is None:
             raise EngineUnavailable(
                 f"{response.url.path} answers HTTP {response.status_code} and no JSON object: "
                 "this is not a vLLM server",
@@ -198,7 +207,7 @@ class Endpoint:
             raise EngineDied(
                 f"the connection was lost while counting tokens ({_told(error)})", where=self.url
             ) from error
-        return int(self._judged(response, self.url)["count"])
+        return int(judged(response, self.url, self.url)["count"])
 
     async def _post(self, path: str, body: dict[str, Any], where: str) -> dict[str, Any]:
         import httpx
@@ -214,32 +223,7 @@ class Endpoint:
         except (httpx.TransportError, RuntimeError) as error:
             # httpx raises RuntimeError for a client that was closed meanwhile.
             raise EngineDied(f"the connection was lost ({_told(error)})", where=self.url) from error
-        return self._judged(response, where)
-
-    def _judged(self, response: httpx.Response, where: str) -> dict[str, Any]:
-        message = _message(response)
-        if response.status_code >= 500:
-            raise EngineDied(
-                f"the server failed with HTTP {response.status_code}: {message}", where=self.url
-            )
-        if response.status_code == 400 and any(words in message for words in TOO_LONG):
-            raise LogTooLong(
-                f"the server refuses the length: {message}",
-                where=where,
-                fix="Use --method safari or --method auto, or serve a longer context.",
-            )
-        if not response.is_success:
-            raise TrajectoryError(
-                f"{self.url} refuses the request with HTTP {response.status_code}: {message}",
-                where=where,
-            )
-        try:
-            content = response.json()
-        except ValueError:
-            content = None
-        if not isinstance(content, dict):
-            raise TrajectoryError(f"{self.url} answers no JSON object: {message}", where=where)
-        return content
+        return judged(response, self.url, where)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -247,34 +231,8 @@ class Endpoint:
         self._counter.close()
 
 
-def kv_tokens(metrics: str) -> int | None:
-    """KV capacity told by a server's metrics, over all its engines; None when it is not."""
-    total = 0
-    for found in CACHE_INFO.finditer(metrics):
-        labels = dict(LABEL.findall(found[1]))
-        told = labels.get("kv_cache_size_tokens", "None")
-        blocks, size = labels.get("num_gpu_blocks", "None"), labels.get("block_size", "None")
-        if told.isdigit():
-            total += int(told)
-        elif blocks.isdigit() and size.isdigit():
-            total += int(blocks) * int(size)
-        else:
-            return None
-    return total or None
-
-
 def _plain(messages: Sequence[Message]) -> list[dict[str, str]]:
     return [{"role": message.role, "content": message.content} for message in messages]
-
-
-def _message(response: httpx.Response) -> str:
-    try:
-        content = response.json()
-        error = content.get("error", content)
-        told = error.get("message") if isinstance(error, dict) else error
-    except (ValueError, AttributeError):
-        told = response.text
-    return " ".join(str(told).split())[:300]
 
 
 def _told(error: Exception) -> str:

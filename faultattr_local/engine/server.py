@@ -60,6 +60,8 @@ class ServerEngine:
     """Sends all calls of one trajectory to one server, whose cache holds its log.
 
     A trajectory goes to the server with the fewest calls running when it is first seen.
+    The server writes the conversation in its own chat template, and takes text of a log that
+    spells a control token of the model for that token; the engines that run here do not.
     """
 
     def __init__(self, config: ServerConfig) -> None:
@@ -78,6 +80,7 @@ class ServerEngine:
             ConstraintError: A server does not decode under a grammar.
         """
         await self.stop()
+        self._reports_cached = False
         if self.config.tokenizer:
             self._tokenizer = load_tokenizer(self.config.tokenizer)
         key = self._key()
@@ -102,13 +105,15 @@ class ServerEngine:
         name = self.config.api_key_env
         if name is None:
             return None
-        if not os.environ.get(name):
+        key = os.environ.get(name, "")
+        # A key with a line's end would be shown by the HTTP library's own error.
+        if not (key and key.isascii() and key.isprintable()):
             raise EngineUnavailable(
-                f"the environment variable {name} is not set",
+                f"the environment variable {name} {'holds no key' if key else 'is not set'}",
                 where="engine.api_key_env",
-                fix="Set it to the key of the server, or remove the setting.",
+                fix="Set it to the key of the server, on one line, or remove the setting.",
             )
-        return os.environ[name]
+        return key
 
     def _refuse_mixed(self) -> None:
         first = self._endpoints[0]

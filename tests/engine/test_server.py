@@ -1,23 +1,30 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
+import re
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import httpx
 import pytest
+from pydantic import Field
 
-from faultattr_local.engine.base import Request, Sampling
+from faultattr_local.engine.base import Answer, Request, Sampling
 from faultattr_local.engine.canary import Marks, Score
 from faultattr_local.engine.server import ServerConfig, ServerEngine
+from faultattr_local.engine.server_response import kv_tokens
 from faultattr_local.errors import (
     ConstraintError,
     EngineDied,
@@ -28,6 +35,8 @@ from faultattr_local.errors import (
 )
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "serve_small_model.py"
+HANG_UP = 0
+"""As a status: close the connection without a word."""
 MARK = {"step": 3, "quote": "a"}
 GOOD = {
     "Marks": {"code": "zq-7", "number": 871, "marks": [MARK, MARK], "other": None},
@@ -39,6 +48,12 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+class ManyAtOnce(ThreadingHTTPServer):
+    daemon_threads = True
+    # The default of 5 resets connections when a test sends many at once.
+    request_queue_size = 128
 
 
 class Stand:
@@ -79,6 +94,8 @@ class Stand:
                 self.answer(*stand.chat(body))
 
             def answer(self, status: int, content: Any) -> None:
+                if status == HANG_UP:
+                    return
                 data = json.dumps(content).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(data)))
@@ -88,8 +105,7 @@ class Stand:
             def log_message(self, *args: Any) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = ManyAtOnce(("127.0.0.1", 0), Handler)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
 
@@ -135,6 +151,23 @@ def test_nobody_there(start: Callable[..., ServerEngine]) -> None:
     with pytest.raises(EngineUnavailable, match=r"no server answers .*Start it") as error:
         start(url)
     assert str(error.value).startswith(url)
+
+
+@pytest.mark.parametrize("url", ["http://[half/v1", "host:8000/v1", "ftp://host/v1"])
+def test_what_is_no_address(start: Callable[..., ServerEngine], url: str) -> None:
+    with pytest.raises(EngineUnavailable, match=r"orrect engine\.urls") as error:
+        start(url)
+    assert str(error.value).startswith(url)
+
+
+def test_capacity_is_summed_over_engines_and_unknown_where_one_does_not_tell() -> None:
+    told = 'vllm:cache_config_info{block_size="16",num_gpu_blocks="100"} 1.0\n'
+    newer = 'vllm:cache_config_info{block_size="16",kv_cache_size_tokens="50"} 1.0\n'
+    silent = 'vllm:cache_config_info{block_size="16",num_gpu_blocks="None"} 1.0\n'
+    assert kv_tokens(told) == 1600
+    assert kv_tokens(told + newer) == 1650
+    assert kv_tokens(told + silent) is None
+    assert kv_tokens("vllm:num_requests_running 0.0\n") is None
 
 
 @pytest.mark.parametrize(
@@ -242,6 +275,18 @@ def test_a_lost_connection_is_a_dead_engine(
         run(engine.generate(ask(Score)))
 
 
+def test_a_connection_cut_in_the_middle_is_a_dead_engine(
+    stand: Stand, start: Callable[..., ServerEngine], run: Any, ask: Callable[..., Request]
+) -> None:
+    engine = start(stand.url)
+    stand.asked.clear()
+    stand.chat = lambda body: (HANG_UP, None)
+    with pytest.raises(EngineDied, match="connection was lost") as error:
+        run(engine.generate(ask(Score)))
+    assert str(error.value).startswith(stand.url)
+    assert len(stand.asked) == 1
+
+
 def test_a_seed_is_sent_above_temperature_0_and_no_default_of_the_server_applies(
     stand: Stand, start: Callable[..., ServerEngine], run: Any, ask: Callable[..., Request]
 ) -> None:
@@ -252,6 +297,14 @@ def test_a_seed_is_sent_above_temperature_0_and_no_default_of_the_server_applies
     assert "seed" not in cold
     assert (warm["seed"], warm["temperature"]) == (7, 0.5)
     assert (cold["top_p"], cold["repetition_penalty"]) == (1.0, 1.0)
+
+
+def test_a_server_that_does_not_tell_cached_tokens_is_said_so_on_the_card(
+    stand: Stand, start: Callable[..., ServerEngine], run: Any
+) -> None:
+    card = run(start(stand.url).start())
+    assert "--enable-prompt-tokens-details" in card.details["cached_tokens"]
+    assert card.kv_tokens is None
 
 
 def test_short_prompts_cost_no_extra_trip_and_long_ones_are_counted(
@@ -294,31 +347,64 @@ def test_the_key_is_sent_and_a_missing_one_is_told(
     monkeypatch.delenv("FAULTATTR_TEST_KEY", raising=False)
     with pytest.raises(EngineUnavailable, match="FAULTATTR_TEST_KEY is not set"):
         start(stand.url, api_key_env="FAULTATTR_TEST_KEY")
+    monkeypatch.setenv("FAULTATTR_TEST_KEY", "secret\n")
+    with pytest.raises(EngineUnavailable, match="FAULTATTR_TEST_KEY holds no key") as error:
+        start(stand.url, api_key_env="FAULTATTR_TEST_KEY")
+    assert "secret" not in str(error.value)
     monkeypatch.setenv("FAULTATTR_TEST_KEY", "secret")
     start(stand.url, api_key_env="FAULTATTR_TEST_KEY")
     assert stand.keys == {"Bearer secret"}
 
 
+class Numerous(Answer):
+    """Takes many seconds to write."""
+
+    lines: Annotated[
+        list[Annotated[str, Field(min_length=50, max_length=50)]],
+        Field(min_length=20, max_length=20),
+    ]
+
+
+@dataclass
+class RealServer:
+    """A vLLM server of the small model, with the children that it starts."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(timeout=60)
+
+    def running(self) -> float:
+        metrics = httpx.get(self.url.removesuffix("/v1") + "/metrics", trust_env=False).text
+        found = re.search(r"^vllm:num_requests_running\{.*\} (\S+)$", metrics, re.MULTILINE)
+        assert found, metrics
+        return float(found[1])
+
+
 @pytest.fixture(scope="module")
-def served(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A real vLLM server of the small model."""
+def served(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     pytest.importorskip("vllm")
     port = free_port()
     log = tmp_path_factory.mktemp("server") / "log"
     options = ["--dtype=bfloat16", "--max-model-len=4096", f"--kv-cache-memory-bytes={2**30}"]
     command = [sys.executable, str(SCRIPT), f"--model={small_model}", f"--port={port}", *options]
     with log.open("wb") as out:
-        process = subprocess.Popen([*command, "--enforce-eager"], stdout=out, stderr=out)
+        process = subprocess.Popen(
+            [*command, "--enforce-eager"], stdout=out, stderr=out, start_new_session=True
+        )
+    server = RealServer(f"http://127.0.0.1:{port}/v1", process)
     try:
         deadline = time.monotonic() + 150
         while not answers(port):
             if process.poll() is not None or time.monotonic() > deadline:
                 pytest.fail(f"the server did not start: {log.read_text()[-2000:]}")
             time.sleep(0.5)
-        yield f"http://127.0.0.1:{port}/v1"
+        yield server
     finally:
-        process.terminate()
-        process.wait(timeout=60)
+        server.kill()
 
 
 def answers(port: int) -> bool:
@@ -329,13 +415,13 @@ def answers(port: int) -> bool:
 
 
 def test_a_real_server(
-    served: str,
+    served: RealServer,
     small_model: Path,
     start: Callable[..., ServerEngine],
     run: Any,
     ask: Callable[..., Request],
 ) -> None:
-    remote = start(served, send_seed=False)
+    remote = start(served.url, send_seed=False)
     card = run(remote.start())
     assert (card.name, card.context_tokens) == ("SmolLM2-135M-Instruct", 4096)
     assert card.kv_tokens == pytest.approx(2**30 / (30 * 3 * 64 * 2 * 2), rel=0.01)
@@ -349,6 +435,48 @@ def test_a_real_server(
     with pytest.raises(LogTooLong, match="serves 4096"):
         run(remote.generate(ask(Score, log="word " * 4200)))
 
-    local = start(served, tokenizer=str(small_model))
-    for text in ("Zwei Birnen — 🍐", log):
+    local = start(served.url, tokenizer=str(small_model))
+    for text in ("Zwei Birnen — 🍐", log, "longer than the context " * 2000):
         assert local.count_tokens(text) == remote.count_tokens(text)
+
+
+def test_a_cancelled_call_ends_on_the_server(
+    served: RealServer, start: Callable[..., ServerEngine], run: Any, ask: Callable[..., Request]
+) -> None:
+    engine = start(served.url)
+
+    async def until(running: int) -> None:
+        async with asyncio.timeout(20):
+            while await asyncio.to_thread(served.running) != running:
+                await asyncio.sleep(0.1)
+
+    async def cancel() -> None:
+        call = asyncio.create_task(engine.generate(ask(Numerous)))
+        await until(running=1)
+        call.cancel()
+        begun = time.monotonic()
+        await until(running=0)
+        assert call.cancelled()
+        assert time.monotonic() - begun < 5
+
+    run(cancel())
+
+
+def test_a_server_killed_in_the_middle_is_a_dead_engine(
+    served: RealServer, start: Callable[..., ServerEngine], run: Any, ask: Callable[..., Request]
+) -> None:
+    """The last test of this file, since it ends the server."""
+    engine = start(served.url)
+
+    async def kill() -> None:
+        call = asyncio.create_task(engine.generate(ask(Numerous)))
+        while await asyncio.to_thread(served.running) != 1:
+            await asyncio.sleep(0.1)
+        await asyncio.to_thread(served.kill)
+        await call
+
+    with pytest.raises(EngineDied, match="connection was lost") as error:
+        run(kill())
+    assert str(error.value).startswith(served.url)
+    with pytest.raises(EngineUnavailable, match="no server answers"):
+        run(engine.start())
