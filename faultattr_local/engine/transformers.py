@@ -123,12 +123,13 @@ class TransformersEngine:
             InvalidReply: Cut, empty or invalid.
             EngineDied: The engine was stopped, or failed, e.g. for want of memory.
         """
-        loaded, tokenizer = self._loaded, self._tokenizer
-        if loaded is None or tokenizer is None or self._worker is None or self._worker.done():
+        tokenizer = self._tokenizer
+        if self._loaded is None or tokenizer is None or not self._is_serving():
             raise EngineDied("the engine is not running", where=self.config.model)
         started = time.time()
         prompt = tokenizer.chat(request.messages)
-        refuse_if_too_long(request, len(prompt), loaded.context_tokens)
+        refuse_if_too_long(request, len(prompt), self._loaded.context_tokens)
+        # No local name for the model: an error of this call, kept, would keep it in memory.
         call = _Call(request, prompt, asyncio.get_running_loop().create_future())
         self._waiting.append(call)
         self._wake.set()
@@ -145,6 +146,9 @@ class TransformersEngine:
             started=started,
             seconds=time.time() - started,
         )
+
+    def _is_serving(self) -> bool:
+        return self._worker is not None and not self._worker.done()
 
     async def _serve(self, loaded: LoadedModel) -> None:
         """Answer what waits until `stop`; at the end nobody is left waiting."""

@@ -56,6 +56,7 @@ def load_model(
         import torch
         import transformers
         from outlines.backends.llguidance import LLGuidanceBackend
+        from safetensors import SafetensorError
     except ImportError as error:
         raise EngineUnavailable(
             f"transformers and outlines do not import ({error})",
@@ -70,7 +71,7 @@ def load_model(
         context = _context(model, folder, max_model_len)
         model = model.to(device).eval()
         grammars = LLGuidanceBackend(outlines.from_transformers(model, tokenizer.pretrained))
-    except (ImportError, OSError, ValueError, RuntimeError) as error:
+    except (ImportError, OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise EngineUnavailable(
             f"the model does not load ({first_line(error)})", where=str(folder)
         ) from error
