@@ -194,7 +194,7 @@ def token_bound(answer: type[Answer]) -> int:
 
     Raises:
         ValueError: The model is not bounded (a string without `max_length`, a list
-            without `max_length`).
+            without `max_length`, a mapping of any keys).
     """
     schema = answer_schema(answer)
     return _bound(schema, schema.get("$defs", {})) + 8
@@ -209,7 +209,7 @@ def _bound(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> int:
         options = schema.get("enum", [schema.get("const")])
         return max(len(json.dumps(option)) for option in options)
     match schema.get("type"):
-        case "object":
+        case "object" if schema.get("additionalProperties") is False:
             properties: Mapping[str, Any] = schema.get("properties", {})
             return 2 + sum(len(key) + 4 + _bound(of, defs) for key, of in properties.items())
         case "array" if "maxItems" in schema:
