@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import threading
-import warnings
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -75,11 +73,6 @@ def vllm(vllm_config: VllmConfig, run: Run[Any]) -> Iterator[VllmEngine]:
     run(engine.start())
     yield engine
     run(engine.stop())
-    with warnings.catch_warnings():
-        # vLLM leaves its sockets' context to the garbage collector.
-        warnings.simplefilter("ignore", ResourceWarning)
-        del engine
-        gc.collect()
 
 
 @pytest.fixture
