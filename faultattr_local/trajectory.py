@@ -94,7 +94,7 @@ class Trajectory(Frozen):
     ) -> Trajectory:
         """A copy with some fields changed; what was worked out for the old ones is forgotten."""
         copy = super().model_copy(update=update, deep=deep)
-        for derived in ("agents", "by_index", "digest"):
+        for derived in ("agents", "indices", "by_index", "digest"):
             copy.__dict__.pop(derived, None)
         return copy
 
@@ -102,6 +102,14 @@ class Trajectory(Frozen):
     def agents(self) -> tuple[str, ...]:
         """The agents that act, in order of first appearance."""
         return tuple(dict.fromkeys(step.agent for step in self.steps))
+
+    @cached_property
+    def indices(self) -> range | tuple[int, ...]:
+        """The indices of the steps, as a range where none is missing."""
+        first, last = self.steps[0].index, self.steps[-1].index
+        if last - first + 1 == len(self.steps):
+            return range(first, last + 1)
+        return tuple(step.index for step in self.steps)
 
     @cached_property
     def by_index(self) -> dict[int, Step]:

@@ -12,8 +12,15 @@ from faultattr_local.errors import EngineUnavailable
 if TYPE_CHECKING:
     from faultattr_local.engine.vllm import VllmConfig
 
-LOGGING = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_LOGGING_STREAM": "ext://sys.stderr"}
-"""Used unless the user has set them: warnings and errors, and nothing on stdout."""
+QUIET = {
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_LOGGING_STREAM": "ext://sys.stderr",
+    "TORCH_CPP_LOG_LEVEL": "ERROR",
+    # vLLM's own processes read torch's deprecated names while they start.
+    "PYTHONWARNINGS": "ignore::FutureWarning",
+}
+"""Used unless the user has set them: errors, and nothing on stdout. At vLLM's own level every
+start prints some thirty lines of warnings that say nothing about the run."""
 
 GIB = 2**30
 
@@ -25,7 +32,7 @@ def load(config: VllmConfig, folder: Path) -> Any:
         EngineUnavailable: vLLM is missing, or the model does not load.
     """
     go_offline()
-    for name, value in LOGGING.items():
+    for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     try:
         from vllm import AsyncEngineArgs
@@ -42,8 +49,9 @@ def load(config: VllmConfig, folder: Path) -> Any:
         raise EngineUnavailable(
             f"vLLM does not start ({first_line(error)})",
             where=str(folder),
-            fix="The cause is in vLLM's own messages above. A script of your own must start "
-            'the engine under `if __name__ == "__main__":`, since it is imported once more.',
+            fix="The cause is in vLLM's own messages above; VLLM_LOGGING_LEVEL=INFO shows more. A "
+            'script of your own must start the engine under `if __name__ == "__main__":`, since '
+            "it is imported once more.",
         ) from error
 
 
@@ -63,6 +71,7 @@ def _arguments(config: VllmConfig, folder: Path) -> dict[str, Any]:
         "enforce_eager": config.enforce_eager,
         "enable_prefix_caching": True,
         "disable_log_stats": True,
+        "use_tqdm_on_load": False,
         "structured_outputs_config": {
             "backend": config.grammar_backend,
             "disable_any_whitespace": True,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, create_model
@@ -19,6 +20,9 @@ from faultattr_local.trajectory import Step, Trajectory
 from faultattr_local.verdict import Citation, Fault, Rationale
 
 Confidence = Annotated[int, Field(ge=0, le=100)]
+
+MODELS_KEPT = 512
+"""Answer models of one kind that are kept for use on other trajectories."""
 
 
 class AnswerLimits(Section):
@@ -38,17 +42,11 @@ class AnswerLimits(Section):
     """Characters of a search pattern."""
 
 
-def step_type(trajectory: Trajectory) -> Any:
-    """The type that admits the trajectory's own indices and nothing else."""
-    indices = [step.index for step in trajectory.steps]
-    if indices[-1] - indices[0] + 1 == len(indices):
-        return Annotated[int, Field(ge=indices[0], le=indices[-1])]
-    return Literal[tuple(indices)]
-
-
-def agent_type(trajectory: Trajectory) -> Any:
-    """The type that admits the trajectory's own agents and nothing else."""
-    return Literal[trajectory.agents]
+def step_type(steps: range | tuple[int, ...]) -> Any:
+    """The type that admits these indices and nothing else."""
+    if isinstance(steps, range):
+        return Annotated[int, Field(ge=steps[0], le=steps[-1])]
+    return Literal[steps]
 
 
 def text_type(characters: int) -> Any:
@@ -58,20 +56,30 @@ def text_type(characters: int) -> Any:
 
 def fault_answer(trajectory: Trajectory) -> type[Answer]:
     """Who and where: `{agent, step}`."""
-    return create_model(
-        "FaultAnswer",
-        __base__=Answer,
-        agent=(agent_type(trajectory), ...),
-        step=(step_type(trajectory), ...),
-    )
+    return _fault_answer(trajectory.agents, trajectory.indices)
 
 
 def rationale_answer(trajectory: Trajectory, limits: AnswerLimits) -> type[Answer]:
     """An argument and the passages it cites: `{rationale, citations: [{step, quote}]}`."""
+    return _rationale_answer(trajectory.indices, limits)
+
+
+# Making a model takes about a millisecond, so each is made once. A model that is used again
+# also brings its schema and its token bound along.
+@lru_cache(maxsize=MODELS_KEPT)
+def _fault_answer(agents: tuple[str, ...], steps: range | tuple[int, ...]) -> type[Answer]:
+    agent: Any = Literal[agents]
+    return create_model(
+        "FaultAnswer", __base__=Answer, agent=(agent, ...), step=(step_type(steps), ...)
+    )
+
+
+@lru_cache(maxsize=MODELS_KEPT)
+def _rationale_answer(steps: range | tuple[int, ...], limits: AnswerLimits) -> type[Answer]:
     citation = create_model(
         "CitationAnswer",
         __base__=Answer,
-        step=(step_type(trajectory), ...),
+        step=(step_type(steps), ...),
         quote=(text_type(limits.quote), ...),
     )
     citations: Any = Annotated[list[citation], Field(max_length=limits.citations)]  # type: ignore[valid-type]
@@ -83,6 +91,7 @@ def rationale_answer(trajectory: Trajectory, limits: AnswerLimits) -> type[Answe
     )
 
 
+@lru_cache(maxsize=MODELS_KEPT)
 def evaluator_answer(limits: AnswerLimits) -> type[Answer]:
     """An Evaluator's `{rationale, confidence}`."""
     return create_model(
@@ -134,6 +143,7 @@ def _bare(name: str) -> str:
     return "".join(name.split()).casefold()
 
 
+@lru_cache(maxsize=MODELS_KEPT)
 def step_answer(limits: AnswerLimits) -> type[Answer]:
     """On one step: `{rationale, confidence, decisive}`.
 

@@ -57,13 +57,24 @@ class RafflesConfig(Section):
         return self.first_error if self.allow_no_fault is None else self.allow_no_fault
 
 
-def raffles(trajectory: Trajectory, config: RafflesConfig, setup: Setup) -> Flow:
+def raffles(
+    trajectory: Trajectory,
+    config: RafflesConfig,
+    setup: Setup,
+    whole_log: WholeLog | None = None,
+) -> Flow:
     """Attribute one trajectory by the RAFFLES loop.
+
+    Args:
+        trajectory: The run.
+        config: The loop's settings.
+        setup: The run's prompts, limits and tokenizer.
+        whole_log: `log_of` the trajectory, where that is counted already.
 
     Raises:
         LogTooLong: The log does not fit the served context; nothing was sent.
     """
-    whole_log = WholeLog(trajectory, setup, "system", first_error=config.first_error)
+    whole_log = whole_log or log_of(trajectory, config, setup)
     answer = judge_answer(trajectory, config, setup.limits)
     history: list[Iteration] = []
     reason = f"none was accepted in {config.max_iterations} iterations; the best of them"
@@ -101,6 +112,11 @@ def raffles(trajectory: Trajectory, config: RafflesConfig, setup: Setup) -> Flow
         reason=reason,
         iterations=tuple(history),
     )
+
+
+def log_of(trajectory: Trajectory, config: RafflesConfig, setup: Setup) -> WholeLog:
+    """The messages that every call on the trajectory begins with."""
+    return WholeLog(trajectory, setup, "system", first_error=config.first_error)
 
 
 def judge_answer(

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, create_model
 
 from faultattr_local.engine.base import Answer
-from faultattr_local.methods.answers import AnswerLimits, agent_type, step_type, text_type
+from faultattr_local.methods.answers import AnswerLimits, step_type, text_type
 from faultattr_local.methods.safari_config import SafariConfig
 from faultattr_local.trajectory import Trajectory
 
@@ -70,13 +70,14 @@ def _search(limits: AnswerLimits) -> type[Answer]:
 
 
 def _conclude(trajectory: Trajectory, config: SafariConfig, limits: AnswerLimits) -> type[Answer]:
+    agent: Any = Literal[trajectory.agents]
     return create_model(
         "ConcludeAnswer",
         __base__=Answer,
         action=_tag("conclude"),
         claims=(_claims(config, limits), ...),
-        agent=(agent_type(trajectory), ...),
-        step=(step_type(trajectory), ...),
+        agent=(agent, ...),
+        step=(step_type(trajectory.indices), ...),
     )
 
 
