@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import re
+import signal
+import socket
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import httpx
 import pytest
 
 from faultattr_local.engine.base import Message, Request
 from faultattr_local.engine.vllm import VllmConfig, VllmEngine
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "serve_small_model.py"
 
 FOREIGN = "(torch|vllm|transformers|outlines|llguidance|pydantic|compressed_tensors)"
 """Model libraries, whose own warnings are not ours to mend."""
@@ -59,7 +70,7 @@ def vllm_config(small_model: Path) -> VllmConfig:
     return VllmConfig(
         model=str(small_model),
         dtype="bfloat16",
-        max_model_len=4096,
+        max_model_len=6144,
         kv_cache_gib=1,
         enforce_eager=True,
         max_num_seqs=32,
@@ -73,6 +84,61 @@ def vllm(vllm_config: VllmConfig, run: Run[Any]) -> Iterator[VllmEngine]:
     run(engine.start())
     yield engine
     run(engine.stop())
+
+
+@dataclass
+class RealServer:
+    """A vLLM server of the small model, with the children that it starts."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(timeout=60)
+
+    def running(self) -> float:
+        metrics = httpx.get(self.url.removesuffix("/v1") + "/metrics", trust_env=False).text
+        found = re.search(r"^vllm:num_requests_running\{.*\} (\S+)$", metrics, re.MULTILINE)
+        assert found, metrics
+        return float(found[1])
+
+
+@pytest.fixture(scope="session")
+def served(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    pytest.importorskip("vllm")
+    port = free_port()
+    log = tmp_path_factory.mktemp("server") / "log"
+    options = ["--dtype=bfloat16", "--max-model-len=4096", f"--kv-cache-memory-bytes={2**30}"]
+    command = [sys.executable, str(SCRIPT), f"--model={small_model}", f"--port={port}", *options]
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [*command, "--enforce-eager"], stdout=out, stderr=out, start_new_session=True
+        )
+    server = RealServer(f"http://127.0.0.1:{port}/v1", process)
+    try:
+        deadline = time.monotonic() + 150
+        while not answers(port):
+            if process.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"the server did not start: {log.read_text()[-2000:]}")
+            time.sleep(0.5)
+        yield server
+    finally:
+        server.kill()
+
+
+def answers(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/health", trust_env=False).is_success
+    except httpx.TransportError:
+        return False
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 @pytest.fixture

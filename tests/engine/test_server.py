@@ -1,23 +1,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import os
-import re
-import signal
-import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Annotated, Any
 
-import httpx
 import pytest
 from pydantic import Field
 
@@ -34,7 +25,6 @@ from faultattr_local.errors import (
     TrajectoryError,
 )
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "serve_small_model.py"
 HANG_UP = 0
 """As a status: close the connection without a word."""
 MARK = {"step": 3, "quote": "a"}
@@ -42,12 +32,6 @@ GOOD = {
     "Marks": {"code": "zq-7", "number": 871, "marks": [MARK, MARK], "other": None},
     "Score": {"rationale": "r", "confidence": 93, "decisive": False},
 }
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class ManyAtOnce(ThreadingHTTPServer):
@@ -147,7 +131,7 @@ def start(run: Any) -> Iterator[Callable[..., ServerEngine]]:
 
 
 def test_nobody_there(start: Callable[..., ServerEngine]) -> None:
-    url = f"http://127.0.0.1:{free_port()}/v1"
+    url = "http://127.0.0.1:9/v1"
     with pytest.raises(EngineUnavailable, match=r"no server answers .*Start it") as error:
         start(url)
     assert str(error.value).startswith(url)
@@ -365,57 +349,8 @@ class Numerous(Answer):
     ]
 
 
-@dataclass
-class RealServer:
-    """A vLLM server of the small model, with the children that it starts."""
-
-    url: str
-    process: subprocess.Popen[bytes]
-
-    def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(timeout=60)
-
-    def running(self) -> float:
-        metrics = httpx.get(self.url.removesuffix("/v1") + "/metrics", trust_env=False).text
-        found = re.search(r"^vllm:num_requests_running\{.*\} (\S+)$", metrics, re.MULTILINE)
-        assert found, metrics
-        return float(found[1])
-
-
-@pytest.fixture(scope="module")
-def served(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
-    pytest.importorskip("vllm")
-    port = free_port()
-    log = tmp_path_factory.mktemp("server") / "log"
-    options = ["--dtype=bfloat16", "--max-model-len=4096", f"--kv-cache-memory-bytes={2**30}"]
-    command = [sys.executable, str(SCRIPT), f"--model={small_model}", f"--port={port}", *options]
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            [*command, "--enforce-eager"], stdout=out, stderr=out, start_new_session=True
-        )
-    server = RealServer(f"http://127.0.0.1:{port}/v1", process)
-    try:
-        deadline = time.monotonic() + 150
-        while not answers(port):
-            if process.poll() is not None or time.monotonic() > deadline:
-                pytest.fail(f"the server did not start: {log.read_text()[-2000:]}")
-            time.sleep(0.5)
-        yield server
-    finally:
-        server.kill()
-
-
-def answers(port: int) -> bool:
-    try:
-        return httpx.get(f"http://127.0.0.1:{port}/health", trust_env=False).is_success
-    except httpx.TransportError:
-        return False
-
-
 def test_a_real_server(
-    served: RealServer,
+    served: Any,
     small_model: Path,
     start: Callable[..., ServerEngine],
     run: Any,
@@ -441,7 +376,7 @@ def test_a_real_server(
 
 
 def test_a_cancelled_call_ends_on_the_server(
-    served: RealServer, start: Callable[..., ServerEngine], run: Any, ask: Callable[..., Request]
+    served: Any, start: Callable[..., ServerEngine], run: Any, ask: Callable[..., Request]
 ) -> None:
     engine = start(served.url)
 
@@ -463,7 +398,7 @@ def test_a_cancelled_call_ends_on_the_server(
 
 
 def test_a_server_killed_in_the_middle_is_a_dead_engine(
-    served: RealServer, start: Callable[..., ServerEngine], run: Any, ask: Callable[..., Request]
+    served: Any, start: Callable[..., ServerEngine], run: Any, ask: Callable[..., Request]
 ) -> None:
     """The last test of this file, since it ends the server."""
     engine = start(served.url)

@@ -57,6 +57,9 @@ LONG_ANSWER = create_model(
     "LongAnswer", __base__=Answer, text=(str, Field(max_length=1200, min_length=1000))
 )
 
+CONTEXT = 6144
+"""Tokens that the engine of the tests serves."""
+
 SHAPES: dict[str, type[Answer]] = {
     "fault, odd names and scattered steps": fault_answer(ODD),
     "fault, a range of steps": fault_answer(EVEN),
@@ -72,7 +75,7 @@ def test_the_card_tells_what_is_served(vllm: VllmEngine, small_model: Path) -> N
     card = vllm.card
     assert card is not None
     assert card.name == "SmolLM2-135M-Instruct"
-    assert card.context_tokens == 4096
+    assert card.context_tokens == CONTEXT
     assert card.digest == digest_of(small_model)
     # 1 GiB at 30 layers, 3 heads of 64, keys and values, 2 bytes each.
     assert card.kv_tokens == pytest.approx(2**30 / (30 * 3 * 64 * 2 * 2), rel=0.01)
@@ -116,15 +119,15 @@ def test_calls_on_one_log_share_its_prefill(
 def test_a_prompt_over_the_context_is_refused_with_the_counts(
     vllm: VllmEngine, run: Any, ask: Callable[..., Request]
 ) -> None:
-    filler = "word " * 3900
+    filler = "word " * (CONTEXT - 196)
     request = ask(Score, log=filler)
     with pytest.raises(
-        LogTooLong, match=r"has \d+ tokens .* may take \d+, .* serves 4096"
+        LogTooLong, match=rf"has \d+ tokens .* may take \d+, .* serves {CONTEXT}"
     ) as error:
         run(vllm.generate(ask(LONG_ANSWER, log=filler)))
     assert "shop/1, judge" in str(error.value)
     # The same prompt with a short answer fits, to the token.
-    assert run(vllm.generate(request)).prompt_tokens + request.max_tokens <= 4096
+    assert run(vllm.generate(request)).prompt_tokens + request.max_tokens <= CONTEXT
 
 
 def test_a_cancelled_call_is_aborted_in_the_engine(
