@@ -19,7 +19,8 @@ def engines() -> None:
     from faultattr_local.cli.terminal import stdout
     from faultattr_local.engine import ENGINES
 
-    print_table(stdout(), ("engine", "what it is"), list(ENGINES.items()))
+    rows = [(name, *told) for name, told in ENGINES.items()]
+    print_table(stdout(), ("engine", "what it is", "source"), rows)
 
 
 def formats() -> None:
@@ -28,5 +29,5 @@ def formats() -> None:
     from faultattr_local.cli.terminal import stdout
     from faultattr_local.formats import FORMATS
 
-    rows = [(one.name, one.about) for one in FORMATS.values()]
-    print_table(stdout(), ("format", "what it looks like"), rows)
+    rows = [(one.name, one.about, one.source) for one in FORMATS.values()]
+    print_table(stdout(), ("format", "what it looks like", "source"), rows)

@@ -16,12 +16,21 @@ EngineConfig = Annotated[
 ]
 """The `engine` section of a config; `kind` says which."""
 
-ENGINES: dict[str, str] = {
-    "vllm": "vLLM in this process, from a folder of weights: the fastest, and the default",
-    "server": "one or more vLLM servers that run already, by their addresses",
-    "transformers": "transformers and outlines, for a machine without vLLM; no prefix cache",
+ENGINES: dict[str, tuple[str, str]] = {
+    "vllm": (
+        "vLLM in this process, from a folder of weights: the fastest, and the default",
+        "vllm (AsyncLLM)",
+    ),
+    "server": (
+        "one or more vLLM servers that run already, by their addresses",
+        "vllm serve (chat completions, tokenize, metrics)",
+    ),
+    "transformers": (
+        "for a machine without vLLM; no prefix cache",
+        "transformers and outlines (llguidance)",
+    ),
 }
-"""Name and one line of each engine."""
+"""What each engine is, in one line, and the software that it drives."""
 
 
 def make_engine(config: EngineConfig) -> Engine:

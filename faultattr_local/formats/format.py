@@ -47,6 +47,7 @@ class Format:
     Attributes:
         name: What `--format` takes.
         about: Its shape in one line, for help and for errors.
+        source: Who writes it.
         sniff: Whether the values of a file carry its signature. No file may carry two.
         find: The runs among the values of a file, by shape alone; it also serves files whose
             format the user names.
@@ -55,6 +56,7 @@ class Format:
 
     name: str
     about: str
+    source: str
     sniff: Callable[[Sequence[Any]], bool]
     find: Callable[[Sequence[Any]], list[Span]]
     read: Callable[[Run, Notes], LabelledTrajectory]

@@ -79,6 +79,7 @@ def _kind(role: Any) -> str:
 FORMAT = Format(
     name=NAME,
     about="OpenAI chat: [{role, content, tool_calls?}] or {messages: [...]}, also JSON Lines",
+    source="OpenAI Chat Completions and what follows it",
     sniff=sniff,
     find=messages.find,
     read=read,

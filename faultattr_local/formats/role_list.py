@@ -57,6 +57,7 @@ def read(run: Run, notes: Notes) -> LabelledTrajectory:
 FORMAT = Format(
     name=NAME,
     about="a list of {role, content} whose roles are agents' names, e.g. Magentic-One",
+    source="Magentic-One, AgentRx",
     sniff=sniff,
     find=messages.find,
     read=read,

@@ -99,6 +99,7 @@ def _label(record: dict[str, Any], steps: Sequence[Step], where: str, notes: Not
 FORMAT = Format(
     name=NAME,
     about="Who&When: {question, history: [{role, name?, content}], mistake_agent, mistake_step}",
+    source="Who&When (arXiv 2505.00212)",
     sniff=sniff,
     find=find,
     read=read,
