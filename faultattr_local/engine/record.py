@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from faultattr_local.engine.base import (
+    Answer,
     Engine,
     ModelCard,
     Reply,
@@ -135,6 +137,10 @@ def replay(request: Request, recorded: Mapping[str, Any]) -> Reply:
     Raises:
         InvalidReply: The record was changed by hand or is damaged.
     """
-    text = recorded["text"]
-    answer = parse_answer(request, text, recorded["finish_reason"], recorded["output_tokens"])
-    return Reply(answer=answer, replayed=True, **recorded)
+    try:
+        reply = Reply(answer=Answer(), replayed=True, **recorded)
+    except TypeError as error:
+        where = f"{request.trajectory}, {request.role}"
+        raise InvalidReply(f"the record of the reply is damaged: {error}", where=where) from error
+    answer = parse_answer(request, reply.text, reply.finish_reason, reply.output_tokens)
+    return replace(reply, answer=answer)

@@ -10,6 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import BaseModel
+
 from faultattr_local.engine.base import ModelCard
 from faultattr_local.errors import RunFolderError
 from faultattr_local.methods.registry import METHODS
@@ -39,6 +41,21 @@ def served(card: ModelCard) -> dict[str, Any]:
     return {"name": card.name, "digest": card.digest, "context_tokens": card.context_tokens}
 
 
+class _Sitting(BaseModel):
+    started: str
+    host: str
+
+
+class _Shape(BaseModel):
+    """What is read of run.json again."""
+
+    config: dict[str, Any] | None = None
+    model: dict[str, Any] | None = None
+    sent: dict[str, Any] = {}
+    sittings: list[_Sitting]
+    changes: list[dict[str, str]] = []
+
+
 class Manifest:
     """run.json of one folder.
 
@@ -53,6 +70,12 @@ class Manifest:
         self.resume = resume
         self.content: dict[str, Any] = {"sittings": []}
         if not self.path.is_file():
+            if any(file.stat().st_size for file in folder.glob("verdicts-*.jsonl")):
+                raise RunFolderError(
+                    "holds verdicts but no run.json that says what they were made with",
+                    where=str(folder),
+                    fix="Give another folder with -o, or put its run.json back.",
+                )
             return
         if resume == "never":
             raise RunFolderError(
@@ -60,8 +83,13 @@ class Manifest:
             )
         try:
             self.content = json.loads(self.path.read_bytes())
+            _Shape.model_validate(self.content)
         except ValueError as error:
-            raise RunFolderError(f"is not JSON: {error}", where=str(self.path)) from error
+            raise RunFolderError(
+                f"is not what was written there: {' '.join(str(error).split())}",
+                where=str(self.path),
+                fix="Give another folder with -o, or put its run.json back.",
+            ) from error
 
     def agree(self, part: str, now: dict[str, Any]) -> None:
         """Check one part against what the folder was made with, and keep it.

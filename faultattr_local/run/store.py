@@ -17,10 +17,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from filelock import FileLock, Timeout
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from faultattr_local.engine.record import Call
 from faultattr_local.errors import RunFolderError
@@ -28,6 +28,15 @@ from faultattr_local.trajectory import LabelledTrajectory
 from faultattr_local.verdict import Verdict
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=BaseModel)
+
+NEEDED = {
+    "verdicts": ("trajectory", "digest"),
+    "trajectories": ("trajectory",),
+    "calls": ("key", "trajectory", "valid", "reply"),
+}
+"""What a record of each kind holds at least."""
 
 Key = tuple[str, str]
 """Id and digest of a trajectory: a changed file under the same name is another trajectory."""
@@ -136,7 +145,7 @@ def read_lines(path: Path, kind: str) -> Iterator[dict[str, Any]]:
     A last line without its newline is still being written, or torn: it is skipped.
 
     Raises:
-        RunFolderError: A line in the middle is not JSON.
+        RunFolderError: A line in the middle is not JSON, or not such a record.
     """
     for file in sorted(path.glob(f"{kind}-*.jsonl")):
         with file.open("rb") as lines:
@@ -144,14 +153,19 @@ def read_lines(path: Path, kind: str) -> Iterator[dict[str, Any]]:
                 if not line.endswith(b"\n"):
                     logger.warning("%s: line %d is torn and skipped", file, number)
                     break
-                try:
-                    yield json.loads(line)
-                except ValueError as error:
-                    raise RunFolderError(
-                        f"line {number} is not JSON: {error}",
-                        where=str(file),
-                        fix="Delete that line; what it held is done again on the next run.",
-                    ) from error
+                yield _record(line, kind, f"{file}, line {number}")
+
+
+def _record(line: bytes, kind: str, where: str) -> dict[str, Any]:
+    fix = "Delete that line; what it held is done again on the next run."
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise RunFolderError(f"is not JSON: {error}", where=where, fix=fix) from error
+    if not isinstance(record, dict) or any(key not in record for key in NEEDED[kind]):
+        needed = ", ".join(NEEDED[kind])
+        raise RunFolderError(f"is no record with {needed}", where=where, fix=fix)
+    return record
 
 
 def read_verdicts(path: Path) -> dict[Key, Verdict]:
@@ -162,27 +176,36 @@ def read_verdicts(path: Path) -> dict[Key, Verdict]:
     """
     require_run(path)
     verdicts: dict[Key, Verdict] = {}
-    try:
-        for record in read_lines(path, "verdicts"):
-            verdict = Verdict.model_validate(record)
-            verdicts[verdict.trajectory, verdict.digest] = verdict
-    except ValidationError as error:
-        raise RunFolderError(
-            f"holds a verdict of another shape: {error.errors(include_url=False)[0]['msg']}",
-            where=str(path),
-            fix="It was changed by hand, or written by another version.",
-        ) from error
+    for record in read_lines(path, "verdicts"):
+        verdict = _validated(Verdict, record, path)
+        verdicts[verdict.trajectory, verdict.digest] = verdict
     return verdicts
 
 
 def read_trajectory(path: Path, key: Key) -> LabelledTrajectory | None:
-    """The trajectory of a verdict, as it was read for the run; None when it is not there."""
+    """The trajectory of a verdict, as it was read for the run; None when it is not there.
+
+    Raises:
+        RunFolderError: A line is damaged.
+    """
     for record in read_lines(path, "trajectories"):
-        if record["trajectory"]["id"] == key[0]:
-            item = LabelledTrajectory.model_validate(record)
-            if item.trajectory.digest == key[1]:
-                return item
+        item = _validated(LabelledTrajectory, record, path)
+        if (item.trajectory.id, item.trajectory.digest) == key:
+            return item
     return None
+
+
+def _validated(model: type[T], record: dict[str, Any], path: Path) -> T:
+    try:
+        return model.model_validate(record)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise RunFolderError(
+            f"holds a {model.__name__} of another shape: {place}: {first['msg']}",
+            where=str(path),
+            fix="It was changed by hand, or written by another version.",
+        ) from error
 
 
 def require_run(path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import pytest
 
 from faultattr_local.errors import RunFolderError
+from faultattr_local.run.manifest import Manifest
 from faultattr_local.run.store import (
     RunFolder,
     cut_torn_line,
@@ -70,16 +71,28 @@ def test_a_file_that_is_one_torn_line_becomes_empty(tmp_path):
     assert cut_torn_line(path) == 0
 
 
-def test_a_damaged_line_in_the_middle_is_told_with_its_number(tmp_path):
-    (tmp_path / "verdicts-0.jsonl").write_bytes(b'{"a": 1}\n{oops\n{"a": 2}\n')
-    with pytest.raises(RunFolderError, match=r"verdicts-0.jsonl: line 2 is not JSON.*Delete"):
+@pytest.mark.parametrize(
+    ("damaged", "told"),
+    [
+        (b"{oops", "is not JSON"),
+        (b"\xff", "is not JSON"),
+        (b"[1]", "is no record with trajectory, digest"),
+        (b'{"trajectory": 1}', "is no record with trajectory, digest"),
+    ],
+)
+def test_a_damaged_line_in_the_middle_is_told_with_its_number(tmp_path, damaged, told):
+    good = b'{"trajectory": "t", "digest": "d"}\n'
+    (tmp_path / "verdicts-0.jsonl").write_bytes(good + damaged + b"\n" + good)
+    with pytest.raises(RunFolderError, match=rf"verdicts-0.jsonl, line 2: {told}.*Delete"):
         list(read_lines(tmp_path, "verdicts"))
 
 
 def test_a_verdict_of_another_shape_is_told(tmp_path):
     (tmp_path / "run.json").write_text("{}")
-    (tmp_path / "verdicts-0.jsonl").write_text(json.dumps({"trajectory": "x"}) + "\n")
-    with pytest.raises(RunFolderError, match="a verdict of another shape: Field required"):
+    (tmp_path / "verdicts-0.jsonl").write_text(
+        json.dumps({"trajectory": "x", "digest": "d"}) + "\n"
+    )
+    with pytest.raises(RunFolderError, match="a Verdict of another shape: status: Field required"):
         read_verdicts(tmp_path)
 
 
@@ -91,6 +104,34 @@ def test_a_shard_has_one_writer_and_shards_write_beside_each_other(tmp_path):
             assert (tmp_path / "calls-1.jsonl").exists()
     with RunFolder(tmp_path):
         pass
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("{", "is not what was written there"),
+        ("[]", "is not what was written there"),
+        ('{"sittings": "x"}', "sittings"),
+        ('{"sittings": [], "config": []}', "config"),
+        ('{"sittings": [{}]}', "started"),
+    ],
+)
+def test_a_damaged_run_json_is_told(tmp_path, content, told):
+    (tmp_path / "run.json").write_text(content)
+    with pytest.raises(RunFolderError, match=rf"run.json: .*{told}.*put its run.json back"):
+        Manifest(tmp_path, "if_possible")
+
+
+def test_verdicts_without_a_run_json_are_not_taken_up(tmp_path):
+    (tmp_path / "verdicts-0.jsonl").write_text("{}\n")
+    with pytest.raises(RunFolderError, match=r"verdicts but no run.json"):
+        Manifest(tmp_path, "if_possible")
+
+
+def test_a_trajectory_of_another_shape_is_told(tmp_path):
+    (tmp_path / "trajectories-0.jsonl").write_text('{"trajectory": {"id": "x"}}\n')
+    with pytest.raises(RunFolderError, match="a LabelledTrajectory of another shape"):
+        read_trajectory(tmp_path, ("x", "d"))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
