@@ -26,7 +26,12 @@ SOME_UNSCORED = 3
 
 ConfigOption = Annotated[
     list[str] | None,
-    typer.Option("-c", "--config", metavar="FILE|KEY=VALUE", help="Config; later ones win."),
+    typer.Option(
+        "-c",
+        "--config",
+        metavar="FILE|KEY=VALUE",
+        help="A YAML file, a shipped config's name, or KEY=VALUE.",
+    ),
 ]
 MethodOption = Annotated[
     str | None, typer.Option("-m", "--method", help="See `faultattr methods`.", metavar="NAME")
@@ -40,7 +45,10 @@ FormatOption = Annotated[
 def attribute(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files and folders.")],
     run_dir: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="RUN_DIR", help="Where to record.")
+        Path | None,
+        typer.Option(
+            "-o", "--out", metavar="RUN_DIR", help="Where to record; needed unless --dry-run."
+        ),
     ] = None,
     method: MethodOption = None,
     config: ConfigOption = None,
@@ -71,9 +79,10 @@ def attribute(
     or some files could not be read.
     """
     from faultattr_local.cli.intake import Intake
-    from faultattr_local.cli.terminal import logged_to, stderr, stdout, warning
-    from faultattr_local.run.config import load_config
+    from faultattr_local.cli.terminal import logged_to, say, stderr, stdout, warning
+    from faultattr_local.run.config import default_config, files_of, load_config
 
+    known_method(method)
     flags = {
         "method": method,
         "safari.memory": False if no_memory else None,
@@ -93,11 +102,29 @@ def attribute(
         raise typer.Exit(SOME_UNSCORED if too_long or intake.unreadable else 0)
     if run_dir is None:
         raise UsageError("is missing", where="-o RUN_DIR", fix="Give a folder, or --dry-run.")
+    if files_of(config or []) != files_of([*(config or []), "engine.kind=any"]):
+        say(err, f"config: {default_config()}, this machine's default, since -c names none")
     with logged_to(err):
         rows = attributed(settings, intake, run_dir, resume, err)
         report(stdout(), err, rows, intake, run_dir)
     failed = intake.unreadable or any(row.failure for row in rows)
     raise typer.Exit(SOME_UNSCORED if failed else 0)
+
+
+def known_method(name: str | None) -> None:
+    """Refuse a method that there is not.
+
+    Raises:
+        UsageError: With the nearest one.
+    """
+    import difflib
+
+    from faultattr_local.methods.registry import METHODS
+
+    if name is not None and name not in METHODS:
+        near = difflib.get_close_matches(name, METHODS, n=1)
+        fix = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(METHODS)}."
+        raise UsageError(f"there is no method {name!r}", where="--method", fix=fix)
 
 
 def refuse_without_effect(config: Config, *, no_memory: bool, first_error: bool) -> None:

@@ -59,9 +59,13 @@ class Page:
         self.line((before, ""), *shown, (f"{confidence} of 100", colour), (after, "red"))
 
 
+WORTH_A_CUT = 200
+"""Characters that a cut must save; the note about it takes some itself."""
+
+
 def shortened(text: str, most: int) -> str:
     """The beginning and the end of a long text, and how much stands between them."""
-    if len(text) <= most:
+    if len(text) <= most + WORTH_A_CUT:
         return text
     start, end = most * 2 // 3, most // 3
     left = len(text) - start - end

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from faultattr_local.cli.table import Row
     from faultattr_local.engine.base import ModelCard
-    from faultattr_local.run.drive import Progress
+    from faultattr_local.run.progress import Progress
 
 NOTHING_TO_DO = "nothing is left to do; no engine was started"
 

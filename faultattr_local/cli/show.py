@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -76,7 +77,7 @@ def print_summary(out: Console, run_dir: Path, verdicts: Mapping[Key, Verdict]) 
     from faultattr_local.cli.terminal import say
     from faultattr_local.run.manifest import Manifest
 
-    rows = [row_of(verdict) for verdict in verdicts.values()]
+    rows = [row_of(verdicts[key]) for key in sorted(verdicts, key=in_natural_order)]
     manifest = Manifest(run_dir, "if_possible").content
     sign = "" if out.is_terminal else "# "
     for line in (*head(manifest), summary(rows)):
@@ -84,6 +85,12 @@ def print_summary(out: Console, run_dir: Path, verdicts: Mapping[Key, Verdict]) 
     if out.is_terminal:
         out.print()
     print_verdicts(out, rows)
+
+
+def in_natural_order(key: Key) -> list[tuple[int, str]]:
+    """Sorts run/2 before run/10."""
+    parts = re.split(r"(\d+)", key[0])
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
 def head(manifest: Mapping[str, Any]) -> list[str]:

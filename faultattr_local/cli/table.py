@@ -18,7 +18,7 @@ NUMBERS = COUNTS | {"confidence", "seconds", "step"}
 ASIDE = frozenset({"rounds", "seconds"})
 NARROW = 80
 """Columns of a terminal below which the summary leaves out what stands aside."""
-STYLES = {"attributed": "green", "no_fault": "cyan", "unscored": "red", "no": "red"}
+STYLES = {"attributed": "green", "no_fault": "cyan", "unscored": "red", "no": "yellow"}
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Row:
     """A verdict in the summary; small, since a run may hold very many.
 
     Attributes:
+        accepted: Whether the method's stop rule accepted it, or it is the best of what was left.
         rounds: RAFFLES iterations, SAFARI turns, or the decisions of a simpler method.
         failure: Why it is unscored, else empty.
     """
@@ -34,6 +35,7 @@ class Row:
     agent: str
     step: str
     confidence: str
+    accepted: str
     rounds: str
     seconds: str
     status: str
@@ -55,6 +57,7 @@ def row_of(verdict: Verdict) -> Row:
         agent=one_line(fault.agent) if fault else "-",
         step=str(fault.step) if fault else "-",
         confidence="-" if verdict.confidence is None else f"{verdict.confidence:.2f}",
+        accepted="-" if failure else "yes" if verdict.accepted else "no",
         rounds=str(len(rounds)),
         seconds=f"{verdict.usage.seconds:.1f}",
         status=verdict.status,
@@ -107,8 +110,13 @@ def print_table(console: Console, names: Sequence[str], rows: Iterable[Sequence[
 
 def summary(rows: Sequence[Row]) -> str:
     """How many there are of each outcome, in one line."""
-    counts = {name: sum(row.status == name for row in rows) for name in _TOLD}
-    told = [f"{count} {_TOLD[name]}" for name, count in counts.items() if count]
+    told = []
+    for status, words in _TOLD.items():
+        those = [row for row in rows if row.status == status]
+        accepted = sum(row.accepted == "yes" for row in those)
+        if those:
+            count = f"{len(those)} {words}"
+            told.append(count if status == "unscored" else f"{count} ({accepted} accepted)")
     return ", ".join(told) or "no verdict"
 
 

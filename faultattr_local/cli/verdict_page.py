@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from faultattr_local.cli.page import Page
 from faultattr_local.cli.terminal import one_line
+from faultattr_local.methods.answers import acts_at
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,7 +33,7 @@ def print_verdict(
         full: Shorten no text.
     """
     page = Page(out, full=full)
-    _decision(page, verdict)
+    _decision(page, verdict, item)
     if verdict.fault is not None:
         _surroundings(page, verdict.fault, item)
     for iteration in verdict.iterations:
@@ -48,7 +49,7 @@ def print_verdict(
     _usage(page, verdict)
 
 
-def _decision(page: Page, verdict: Verdict) -> None:
+def _decision(page: Page, verdict: Verdict, item: LabelledTrajectory | None) -> None:
     page.line((verdict.trajectory, "bold"))
     if verdict.failure is not None:
         page.line(("  unscored: nothing was decided", "bold red"))
@@ -57,7 +58,12 @@ def _decision(page: Page, verdict: Verdict) -> None:
         page.line(("  no decisive fault", "bold cyan"))
     else:
         fault = verdict.fault
-        page.line((f"  step {fault.step}, {one_line(fault.agent)}", "bold green"))
+        sound = "bold green" if verdict.accepted else "bold yellow"
+        page.line((f"  step {fault.step}, {one_line(fault.agent)}", sound))
+        if item is not None and not acts_at(item.trajectory, fault):
+            page.line(("  but another agent acts at that step: see the log below", "bold red"))
+    if not verdict.accepted and verdict.failure is None:
+        page.line(("  not accepted: the best of what was left", "yellow"))
     sure = "" if verdict.confidence is None else f", confidence {verdict.confidence:.2f}"
     page.text(f"{verdict.method}{sure}; {verdict.reason}".rstrip("; "), 2)
 

@@ -18,8 +18,9 @@ from faultattr_local.methods.registry import METHODS
 from faultattr_local.prompts import Prompts
 from faultattr_local.run.admission import Admission
 from faultattr_local.run.config import Config, MethodName
-from faultattr_local.run.drive import Driver, Progress
+from faultattr_local.run.drive import Driver
 from faultattr_local.run.manifest import Manifest, Resume, deciding, served
+from faultattr_local.run.progress import Progress
 from faultattr_local.run.store import Key, RunFolder, read_lines
 from faultattr_local.settings import Section
 from faultattr_local.trajectory import LabelledTrajectory, Trajectory
@@ -39,7 +40,7 @@ def attribute(
     method: MethodName | None = None,
     engine: Engine | EngineConfig | None = None,
     config: Config | None = None,
-    run_dir: Path | None = None,
+    run_dir: str | Path | None = None,
     resume: Resume = "if_possible",
 ) -> list[Verdict]:
     """Attribute trajectories and return their verdicts, in the order of the trajectories.
@@ -62,10 +63,13 @@ def attribute(
     """
     given = config or Config()
     if method is not None:
+        if method not in METHODS:
+            raise ConfigError(f"there is no method {method!r}", fix=f"Known: {', '.join(METHODS)}.")
         given = given.model_copy(update={"method": method})
     if isinstance(engine, Section):
         given, engine = given.model_copy(update={"engine": engine}), None
-    run = Run(given, engine=engine, run_dir=run_dir, resume=resume)
+    folder = None if run_dir is None else Path(run_dir)
+    run = Run(given, engine=engine, run_dir=folder, resume=resume)
     items = [run.shown(as_labelled(one)) for one in trajectories]
 
     async def collect() -> dict[Key, Verdict]:

@@ -73,15 +73,15 @@ def load_config(specs: Sequence[str], overrides: Mapping[str, Any] | None = None
 
     Args:
         specs: In order: YAML files (or names of shipped ones) and `key.subkey=value`; later
-            ones win. The shipped default for this machine is used when no file is given.
+            ones win. See `files_of` for what is used when no file is given.
         overrides: Values that win over all, under dotted keys.
 
     Raises:
         ConfigError: A file is missing or not YAML, or a key or value is not known.
     """
     merged: dict[str, Any] = {}
-    files = [spec for spec in specs if not _is_assignment(spec)]
-    for file in files or [default_config()]:
+    files = files_of(specs)
+    for file in files:
         merged = _merge(merged, _read(file))
     for spec in specs:
         if _is_assignment(spec):
@@ -89,11 +89,26 @@ def load_config(specs: Sequence[str], overrides: Mapping[str, Any] | None = None
             merged = _merge(merged, _nested(key.strip(), _parse(value, spec)))
     for key, value in (overrides or {}).items():
         merged = _merge(merged, _nested(key, value))
-    where = ", ".join(files or [default_config()])
+    where = ", ".join(files) or "the command line"
     try:
         return Config.model_validate(merged)
     except ValidationError as error:
         raise _explained(error, where) from error
+
+
+def files_of(specs: Sequence[str]) -> list[str]:
+    """The config files of a command.
+
+    Without any it is the shipped default for this machine, unless the engine is named by
+    key: that default is made for one model, and its limits are not for another.
+    """
+    files = [spec for spec in specs if not _is_assignment(spec)]
+    names_engine = any(
+        spec.partition("=")[0].strip() in ("engine", "engine.kind")
+        for spec in specs
+        if _is_assignment(spec)
+    )
+    return files or ([] if names_engine else [default_config()])
 
 
 def _is_assignment(spec: str) -> bool:

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass, field
 
 from faultattr_local.engine.base import Engine, Reply, Request
 from faultattr_local.errors import (
@@ -22,38 +21,14 @@ from faultattr_local.errors import (
 )
 from faultattr_local.methods.flow import Flow
 from faultattr_local.run.admission import Admission
+from faultattr_local.run.progress import Progress, usage_of
 from faultattr_local.trajectory import LabelledTrajectory, Trajectory
-from faultattr_local.verdict import Failure, Usage, Verdict
+from faultattr_local.verdict import Failure, Verdict
 
 logger = logging.getLogger(__name__)
 
 RETRY_TEMPERATURE = 0.4
 """Temperature of the one retry after an invalid reply; a greedy retry would repeat it."""
-
-
-@dataclass
-class Progress:
-    """Counts of a run as it goes, for whoever shows them."""
-
-    waiting: int = 0
-    working: int = 0
-    done: int = 0
-    unscored: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    output_tokens: int = 0
-    replayed: int = 0
-    restarts: int = 0
-    started: float = field(default_factory=time.monotonic)
-
-    def count(self, reply: Reply) -> None:
-        """Add one reply; replayed ones cost nothing now."""
-        if reply.replayed:
-            self.replayed += 1
-            return
-        self.prompt_tokens += reply.prompt_tokens
-        self.cached_tokens += reply.cached_tokens
-        self.output_tokens += reply.output_tokens
 
 
 class Driver:
@@ -239,16 +214,3 @@ def first_of(failed: ExceptionGroup[Exception]) -> Exception:
     """The first exception of a group that may hold groups."""
     first = failed.exceptions[0]
     return first_of(first) if isinstance(first, ExceptionGroup) else first
-
-
-def usage_of(replies: Iterable[Reply], invalid: int, seconds: float) -> Usage:
-    """What these calls cost together; replayed ones as they were when first made."""
-    kept = list(replies)
-    return Usage(
-        requests=len(kept) + invalid,
-        invalid_replies=invalid,
-        prompt_tokens=sum(reply.prompt_tokens for reply in kept),
-        cached_tokens=sum(reply.cached_tokens for reply in kept),
-        output_tokens=sum(reply.output_tokens for reply in kept),
-        seconds=round(seconds, 3),
-    )

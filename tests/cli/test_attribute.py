@@ -20,8 +20,8 @@ from faultattr_local.engine.base import ModelCard, Request
 from faultattr_local.engine.scripted import ScriptedEngine
 from faultattr_local.errors import InvalidReply, RunFolderError, UsageError
 from faultattr_local.run.config import Config
-from faultattr_local.run.drive import Progress
 from faultattr_local.run.preview import placeholder_reply
+from faultattr_local.run.progress import Progress
 
 
 class CountedEngine(ScriptedEngine):
@@ -95,7 +95,7 @@ def test_a_bad_file_costs_one_line_and_the_others_go_on(
     out, err = plain(), plain()
     report(out, err, rows, intake, tmp_path / "my run")
     assert text_of(out).count("\n") == 4
-    assert "3 attributed, 1 not readable" in text_of(err)
+    assert "3 attributed (0 accepted), 1 not readable" in text_of(err)
     assert "not .json, .jsonl, .ndjson, .traj: passed over" in text_of(err)
     assert f"faultattr show '{tmp_path}/my run' TRAJECTORY" in text_of(err)
 
@@ -179,7 +179,7 @@ def test_live_progress_tells_counts_rates_and_time_left() -> None:
     ("arguments", "line"),
     [
         (["-c", "smollm2-cpu"], "-o RUN_DIR: is missing. Give a folder, or --dry-run."),
-        (["-m", "rafles", "-c", "smollm2-cpu"], "method: Input should be 'raffles'"),
+        (["-m", "rafles", "-c", "smollm2-cpu"], "no method 'rafles'. Did you mean raffles?"),
         (["-c", "nowhere.yaml"], "nowhere.yaml: no such config."),
         (["-c", "smollm2-cpu", "-c", "raffles.max_iteration=3"], "Did you mean max_iterations?"),
         (["-c", "smollm2-cpu", "--format", "xml"], "--format xml: is not a known format."),

@@ -23,6 +23,7 @@ COLUMNS = (
     "agent",
     "step",
     "confidence",
+    "accepted",
     "rounds",
     "seconds",
     "status",
@@ -52,13 +53,13 @@ def test_the_summary_is_stable_columns_when_piped(
     table = [line.split("\t") for line in lines if not line.startswith("# ")]
     assert result.exit_code == 0
     assert head[0].startswith("# method raffles, model scripted")
-    assert head[-1] == "# 2 attributed, 1 unscored"
+    assert head[-1] == "# 2 attributed (0 accepted), 1 unscored"
     assert table[0] == list(COLUMNS)
     by_name = {row[0]: row[1:] for row in table[1:]}
-    assert by_name["shop/1"][:4] == ["Planner", "0", "0.25", "2"]
-    assert by_name["shop/1"][5:] == ["attributed", ""]
+    assert by_name["shop/1"][:5] == ["Planner", "0", "0.25", "no", "2"]
+    assert by_name["shop/1"][6:] == ["attributed", ""]
     assert by_name["mart/2"][-1] == "InvalidReply: the answer was cut at 9 tokens"
-    assert all(len(row) == 8 for row in table)
+    assert all(len(row) == 9 for row in table)
 
 
 def test_raffles_shows_every_argument_and_assessment(

@@ -29,8 +29,15 @@ def test_without_an_engine_it_says_so(items):
         attribute(items(1))
 
 
+def test_a_method_that_there_is_not_is_told_before_anything_starts(script, items):
+    engine = ScriptedEngine(script)
+    with pytest.raises(ConfigError, match="there is no method 'rafles'. Known: raffles, safari"):
+        attribute(items(1), method="rafles", engine=engine)  # type: ignore[arg-type]
+    assert engine.requests == []
+
+
 def test_the_run_folder_holds_the_config_the_calls_and_the_trajectories(script, items, tmp_path):
-    attribute(items(2), engine=ScriptedEngine(script), run_dir=tmp_path)
+    attribute(items(2), engine=ScriptedEngine(script), run_dir=str(tmp_path))
     manifest = json.loads((tmp_path / "run.json").read_text())
     assert manifest["config"]["method"] == "raffles"
     assert manifest["config"]["raffles"]["max_iterations"] == 2

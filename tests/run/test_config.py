@@ -9,7 +9,7 @@ from faultattr_local.engine.server import ServerConfig
 from faultattr_local.engine.transformers import TransformersConfig
 from faultattr_local.engine.vllm import VllmConfig
 from faultattr_local.errors import ConfigError
-from faultattr_local.run.config import Config, configs_folder, load_config
+from faultattr_local.run.config import Config, configs_folder, default_config, load_config
 
 
 def test_every_shipped_config_loads():
@@ -45,6 +45,13 @@ def test_an_engine_of_another_kind_replaces_the_engine_whole():
         ["smollm2-cpu", "engine.kind=server", "engine.urls=[http://127.0.0.1:8000/v1]"]
     )
     assert isinstance(config.engine, ServerConfig)
+
+
+def test_the_small_models_limits_are_not_for_an_engine_that_is_named_by_key():
+    served = load_config(["engine.kind=server", "engine.urls=[http://127.0.0.1:8000/v1]"])
+    assert served.answer == Config().answer
+    assert served.safari == Config().safari
+    assert load_config([]) == load_config([default_config()])
 
 
 @pytest.mark.parametrize(

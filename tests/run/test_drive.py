@@ -9,7 +9,8 @@ from faultattr_local.engine.scripted import ScriptedEngine
 from faultattr_local.errors import EngineDied, InvalidReply, PromptError
 from faultattr_local.methods.raffles import RafflesConfig, raffles
 from faultattr_local.run.admission import Admission
-from faultattr_local.run.drive import Driver, Progress
+from faultattr_local.run.drive import Driver
+from faultattr_local.run.progress import Progress
 from faultattr_local.trajectory import LabelledTrajectory
 
 
