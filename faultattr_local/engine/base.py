@@ -6,19 +6,13 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from faultattr_local.engine.bounds import answer_schema, token_bound
 from faultattr_local.errors import InvalidReply
-
-TOKENS_PER_CHARACTER = 2
-"""Most tokens that a character of an answer is taken to need when its bound is derived.
-
-Byte-level vocabularies spell Latin text with well under one token a character; scripts
-that they know less well need up to two or three. An answer cut all the same is invalid.
-"""
 
 
 class Answer(BaseModel):
@@ -180,47 +174,6 @@ class Engine(Protocol):
     async def stop(self) -> None:
         """Give back every process and byte; safe to call twice."""
         ...
-
-
-@lru_cache(maxsize=4096)
-def answer_schema(answer: type[Answer]) -> dict[str, Any]:
-    """JSON schema of an answer model, computed once. Not to be changed by the caller."""
-    return answer.model_json_schema()
-
-
-@lru_cache(maxsize=4096)
-def token_bound(answer: type[Answer]) -> int:
-    """Tokens within which every legal answer of this model ends.
-
-    Raises:
-        ValueError: The model is not bounded (a string without `max_length`, a list
-            without `max_length`, a mapping of any keys).
-    """
-    schema = answer_schema(answer)
-    return _bound(schema, schema.get("$defs", {})) + 8
-
-
-def _bound(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> int:
-    if "$ref" in schema:
-        return _bound(defs[schema["$ref"].rsplit("/", 1)[-1]], defs)
-    if "anyOf" in schema:
-        return max(_bound(option, defs) for option in schema["anyOf"])
-    if "enum" in schema or "const" in schema:
-        options = schema.get("enum", [schema.get("const")])
-        return max(len(json.dumps(option)) for option in options)
-    match schema.get("type"):
-        case "object" if schema.get("additionalProperties") is False:
-            properties: Mapping[str, Any] = schema.get("properties", {})
-            return 2 + sum(len(key) + 4 + _bound(of, defs) for key, of in properties.items())
-        case "array" if "maxItems" in schema:
-            return 2 + int(schema["maxItems"]) * (1 + _bound(schema["items"], defs))
-        case "string" if "maxLength" in schema:
-            return 2 + TOKENS_PER_CHARACTER * int(schema["maxLength"])
-        case "integer" if "maximum" in schema:
-            return len(str(schema["maximum"])) + 1
-        case "boolean" | "null":
-            return 5
-    raise ValueError(f"an answer model is not bounded: {schema}")
 
 
 def parse_answer(request: Request, text: str, finish_reason: str, output_tokens: int = 0) -> Answer:

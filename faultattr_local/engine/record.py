@@ -18,9 +18,9 @@ from faultattr_local.engine.base import (
     ModelCard,
     Reply,
     Request,
-    answer_schema,
     parse_answer,
 )
+from faultattr_local.engine.bounds import answer_schema
 from faultattr_local.errors import EngineUnavailable, InvalidReply
 
 Call = dict[str, Any]

@@ -9,14 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, create_model
 
-from faultattr_local.engine.base import (
-    Answer,
-    Message,
-    Request,
-    Sampling,
-    parse_answer,
-    token_bound,
-)
+from faultattr_local.engine.base import Answer, Message, Request, Sampling, parse_answer
+from faultattr_local.engine.bounds import token_bound
 from faultattr_local.errors import InvalidReply
 
 Short = Annotated[str, Field(min_length=1, max_length=30)]

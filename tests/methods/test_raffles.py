@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from faultattr_local.engine.base import Request, answer_schema
+from faultattr_local.engine.base import Request
+from faultattr_local.engine.bounds import answer_schema
 from faultattr_local.errors import LogTooLong
 from faultattr_local.methods.raffles import RafflesConfig, check_log, judge_answer, raffles
 from faultattr_local.trajectory import Trajectory

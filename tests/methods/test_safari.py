@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from faultattr_local.engine.base import Request, token_bound
+from faultattr_local.engine.base import Request
+from faultattr_local.engine.bounds import token_bound
 from faultattr_local.errors import ConfigError, InvalidReply, LogTooLong
 from faultattr_local.methods.answers import AnswerLimits
 from faultattr_local.methods.flow import Flow, Setup

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from faultattr_local.engine.base import Answer, token_bound
+from faultattr_local.engine.base import Answer
+from faultattr_local.engine.bounds import token_bound
 from faultattr_local.methods.answers import AnswerLimits
 from faultattr_local.methods.safari_answers import MEMORY_FIELDS, investigator_answer
 from faultattr_local.methods.safari_config import SafariConfig
