@@ -13,8 +13,8 @@ from faultattr_local.trajectory import Step, Trajectory
 def mark(trajectory: Trajectory) -> str:
     """Four characters that tell a step header from text that imitates one.
 
-    Drawn from the digest of the trajectory: the same in every run, and not known to
-    whoever wrote the steps.
+    Drawn from the digest of the trajectory: the same in every run, and not known while
+    the steps are written.
     """
     return trajectory.digest[:4]
 

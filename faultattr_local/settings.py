@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 class Section(BaseModel):
     """Settings that know no other keys and do not change once read.
 
-    Each field is described by the docstring below it, which `faultattr` can print.
+    Each field is described by the docstring below it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)

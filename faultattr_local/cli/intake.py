@@ -59,7 +59,12 @@ class Intake:
             self._files_read += bool(result.format)
             self._found += len(result.trajectories)
             for note in result.warnings:
-                self.notes.add(note.what, note.first or str(result.path), note.count)
+                where = note.first or str(result.path)
+                if note.lost:
+                    self.unreadable += note.count
+                    self._warn(f"not read: {result.path}: {note}")
+                else:
+                    self.notes.add(note.what, where, note.count)
             for error in result.errors:
                 self._refuse(error)
             for item in result.trajectories:

@@ -14,6 +14,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from faultattr_local.engine.bounds import answer_schema, token_bound
 from faultattr_local.errors import InvalidReply
 
+RETRY_TEMPERATURE = 0.4
+"""Temperature of the one retry after an invalid reply; a greedy retry would repeat it."""
+
 
 class Answer(BaseModel):
     """Base of every answer model: closed, and validated as strictly as it is decoded."""
@@ -96,7 +99,8 @@ class Request:
     def again(self, temperature: float) -> Request:
         """The same request once more, at a temperature, after an invalid reply."""
         attempt = self.attempt + 1
-        sampling = replace(self.sampling, temperature=max(temperature, self.sampling.temperature))
+        seed = None if self.sampling.seed is None else self.sampling.seed + attempt
+        sampling = Sampling(max(temperature, self.sampling.temperature), seed)
         return replace(self, sampling=sampling, attempt=attempt)
 
 

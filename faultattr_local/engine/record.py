@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from faultattr_local.engine.base import (
+    RETRY_TEMPERATURE,
     Answer,
     Engine,
     ModelCard,
@@ -46,7 +47,11 @@ class Recorder:
         self._inner = inner
         self._write = write
         self._card = card
-        self._recorded = {call["key"]: call["reply"] for call in recorded if call["valid"]}
+        self._recorded: dict[str, Call] = {}
+        self._invalid: dict[str, Call] = {}
+        for call in recorded:
+            kept = self._recorded if call["valid"] else self._invalid
+            kept.setdefault(call["key"], call["reply"])
 
     async def start(self) -> ModelCard:
         """Start the inner engine; replay alone needs none."""
@@ -73,6 +78,7 @@ class Recorder:
         key = call_key(request, self._card)
         if (known := self._recorded.get(key)) is not None:
             return replay(request, known)
+        self._repeat_a_failure_that_was_mended(request, key)
         if self._inner is None:
             raise EngineUnavailable("the record holds no reply to it", where=request.role)
         started = time.time()
@@ -85,6 +91,22 @@ class Recorder:
             raise
         self._write(call_record(request, key, valid=True, reply=reply_record(reply)))
         return reply
+
+    def _repeat_a_failure_that_was_mended(self, request: Request, key: str) -> None:
+        """An invalid reply whose retry is on record is not asked anew.
+
+        Asked anew it might be valid this time, and all that was recorded after it would be
+        an answer to other questions.
+
+        Raises:
+            InvalidReply: As it was when the call was made.
+        """
+        failed = self._invalid.get(key)
+        if failed is None or self._card is None:
+            return
+        if call_key(request.again(RETRY_TEMPERATURE), self._card) in self._recorded:
+            what = f"as recorded: {failed.get('error', 'the reply was invalid')}"
+            raise InvalidReply(what, where=f"{request.trajectory}, {request.role}")
 
 
 def call_key(request: Request, card: ModelCard) -> str:
@@ -108,8 +130,8 @@ def reply_record(reply: Reply) -> Call:
 def call_record(request: Request, key: str, *, valid: bool, reply: Mapping[str, Any]) -> Call:
     """One line of the calls file.
 
-    The shared messages are kept as a digest: they are the log, the same in every call, and
-    can be rendered again from the trajectory and the prompts in the run folder.
+    The shared messages are kept as a digest, since they are the log, over and over; they can
+    be rendered again from the trajectory by templates of the digests in run.json.
     """
     shared = hashlib.sha256()
     for message in request.shared:

@@ -43,10 +43,13 @@ def watch() -> None:
     parent = psutil.Process().parent()
     noted: dict[int, psutil.Process] = {}
     last_words: list[bytes] = []
-    listener = threading.Thread(target=lambda: last_words.append(sys.stdin.buffer.read()))
+    listener = threading.Thread(
+        target=lambda: last_words.append(sys.stdin.buffer.read()), daemon=True
+    )
     listener.start()
-    while listener.is_alive():
-        if parent is not None and parent.is_running():
+    # A child that vLLM forks holds the pipe open too, so the parent itself is looked at.
+    while listener.is_alive() and parent is not None and parent.is_running():
+        with contextlib.suppress(psutil.NoSuchProcess):
             noted |= {one.pid: one for one in parent.children(recursive=True)}
         listener.join(LOOK_EVERY)
     if last_words == [b"dismissed"]:

@@ -151,7 +151,7 @@ class VllmEngine:
         started = time.time()
         prompt = await asyncio.to_thread(self._tokenizer.chat, request.messages)
         refuse_if_too_long(request, len(prompt), self._context)
-        output = await self._finish(request, prompt)
+        output = await self._finish(self._llm, request, prompt)
         completion = output.outputs[0]
         written = len(completion.token_ids)
         reason = str(completion.finish_reason)
@@ -166,15 +166,17 @@ class VllmEngine:
             seconds=time.time() - started,
         )
 
-    async def _finish(self, request: Request, prompt: list[int]) -> Any:
+    async def _finish(self, llm: Any, request: Request, prompt: list[int]) -> Any:
         from vllm.exceptions import VLLMClientError
         from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
+        if llm is None:
+            raise EngineDied("the engine was stopped meanwhile", where=self.config.model)
         where = f"{request.trajectory}, {request.role}"
         name = f"{request.trajectory}/{next(self._ids)}"
         tokens = {"type": "token", "prompt_token_ids": prompt}
         try:
-            stream = self._llm.generate(tokens, self._sampling(request), name)
+            stream = llm.generate(tokens, self._sampling(request), name)
             outputs = [output async for output in stream]
         except EngineDeadError as error:
             raise EngineDied("vLLM's engine process ended", where=self.config.model) from error

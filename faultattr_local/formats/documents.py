@@ -128,7 +128,7 @@ def _lines(text: str, source: str, notes: Notes) -> Documents | None:
         except FormatError as error:
             torn = number == rows[-1][0]
             what = "last line is torn" if torn else "line cannot be read"
-            found.add(f"{what}, skipped", f"line {number}: {error.what}")
+            found.add(f"{what}, skipped", f"line {number}: {error.what}", lost=True)
     if len(rows) < 2 or len(values) * 2 < len(rows):
         return None
     notes.extend(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 
@@ -14,6 +14,8 @@ class Note:
     what: str
     count: int
     first: str = ""
+    lost: bool = False
+    """Whether something of the file that may have been a run, or a part of one, is missing."""
 
     def __str__(self) -> str:
         times = "once" if self.count == 1 else f"{self.count} times"
@@ -26,11 +28,11 @@ class Notes:
     def __init__(self) -> None:
         self._notes: dict[str, Note] = {}
 
-    def add(self, what: str, where: str = "", count: int = 1) -> None:
+    def add(self, what: str, where: str = "", count: int = 1, *, lost: bool = False) -> None:
         """Count `what` once more (or `count` times); only the first `where` is kept."""
         if count > 0:
-            known = self._notes.get(what, Note(what, 0, where))
-            self._notes[what] = Note(what, known.count + count, known.first)
+            known = self._notes.get(what, Note(what, 0, where, lost))
+            self._notes[what] = replace(known, count=known.count + count)
 
     def add_unread(self, entry: Mapping[str, Any], known: Set[str], where: str) -> None:
         """Count the keys of `entry` that hold something and that the reader does not know."""
@@ -41,7 +43,7 @@ class Notes:
     def extend(self, other: Notes) -> None:
         """Take over what another tally holds."""
         for note in other.listed():
-            self.add(note.what, note.first, note.count)
+            self.add(note.what, note.first, note.count, lost=note.lost)
 
     def listed(self) -> tuple[Note, ...]:
         """All notes so far."""

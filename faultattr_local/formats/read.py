@@ -154,7 +154,7 @@ def _read(path: Path, wanted: Format | None, given: _Given) -> ReadResult:
             f"holds no {format.name} run", where=source, fix=f"Expected {format.about}."
         )
     unread = len(content.values) - sum(span.count for span in spans)
-    notes.add(f"value that is no {format.name} run, not read", count=unread)
+    notes.add(f"value that is no {format.name} run, not read", count=unread, lost=True)
     trajectories: list[LabelledTrajectory] = []
     errors: list[FormatError] = []
     for number, span in enumerate(spans, 1):
@@ -208,7 +208,7 @@ def _under(folder: Path, notes: Notes) -> Iterator[Path]:
     visited: set[str] = set()
 
     def unreadable(error: OSError) -> None:
-        notes.add("folder cannot be opened, passed over", str(error.filename))
+        notes.add("folder cannot be opened, passed over", str(error.filename), lost=True)
 
     for here, folders, names in os.walk(folder, onerror=unreadable, followlinks=True):
         real = os.path.realpath(here)

@@ -161,9 +161,12 @@ class Run:
                 yield call
 
     def _to_do(self, items: Iterable[LabelledTrajectory]) -> Iterator[LabelledTrajectory]:
+        given: set[Key] = set()
         for item in items:
             shown = self.shown(item)
-            if key_of(shown) not in self.earlier:
+            key = key_of(shown)
+            if key not in self.earlier and key not in given:
+                given.add(key)
                 yield shown
 
     def shown(self, item: LabelledTrajectory) -> LabelledTrajectory:

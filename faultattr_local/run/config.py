@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from faultattr_local.engine import EngineConfig
 from faultattr_local.engine.base import Sampling
@@ -55,6 +55,12 @@ class Config(MethodSections):
     """A folder of templates that are used before the shipped ones."""
     show_reference_answer: bool = False
     """Show the right answer to the model, where the trace has it; the run says so."""
+
+    @model_validator(mode="after")
+    def _citations_to_check(self) -> Config:
+        if self.raffles.cite_check and not self.answer.citations:
+            raise ValueError("raffles.cite_check needs citations, and answer.citations is 0")
+        return self
 
 
 def configs_folder() -> Path:

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 
-from faultattr_local.engine.base import Engine, Reply, Request
+from faultattr_local.engine.base import RETRY_TEMPERATURE, Engine, Reply, Request
 from faultattr_local.errors import (
     EngineDied,
     EngineError,
@@ -27,9 +27,6 @@ from faultattr_local.verdict import Failure, Verdict
 
 logger = logging.getLogger(__name__)
 
-RETRY_TEMPERATURE = 0.4
-"""Temperature of the one retry after an invalid reply; a greedy retry would repeat it."""
-
 
 class Driver:
     """Runs flows against one engine.
@@ -41,7 +38,7 @@ class Driver:
         reservation: KV tokens to hold while a trajectory is at work.
         admission: Who may work at once.
         progress: Counted in place.
-        max_restarts: Engine deaths to survive before the run ends.
+        max_restarts: Engine deaths without a reply in between, before the run ends.
     """
 
     def __init__(
@@ -62,6 +59,9 @@ class Driver:
         self.progress = progress
         self.max_restarts = max_restarts
         self._reviving = asyncio.Lock()
+        self._serving = asyncio.Event()
+        self._serving.set()
+        self._deaths = 0
 
     async def run(
         self, trajectories: Iterable[LabelledTrajectory]
@@ -196,18 +196,46 @@ class Driver:
             raise EngineDied("the engine gave a call up by itself") from None
 
     async def _from_engine(self, request: Request) -> Reply:
-        while True:
+        """One reply, across deaths of the engine.
+
+        A request in which the engine dies twice costs its trajectory, since it may be what
+        kills the engine. `max_restarts` deaths without any reply in between end the run.
+        """
+        for last_try in (False, True):
+            await self._serving.wait()
             restarts = self.progress.restarts
             try:
-                return await self._generate(request)
-            except EngineDied:
-                async with self._reviving:
-                    if self.progress.restarts == restarts:
-                        if restarts >= self.max_restarts:
-                            raise
-                        await self.engine.stop()
-                        await self.engine.start()
-                        self.progress.restarts += 1
+                reply = await self._generate(request)
+            except EngineDied as error:
+                await self._revive(restarts)
+                if last_try:
+                    raise TrajectoryError(
+                        f"the engine died twice on this call: {error}",
+                        where=f"{request.trajectory}, {request.role}",
+                    ) from error
+            else:
+                self._deaths = 0
+                return reply
+        raise AssertionError("the second try returns or raises")
+
+    async def _revive(self, restarts: int) -> None:
+        """Start the engine again, once for all the calls that were in it when it died."""
+        async with self._reviving:
+            if self.progress.restarts != restarts:
+                return
+            self._deaths += 1
+            if self._deaths > self.max_restarts:
+                raise EngineDied(
+                    f"the engine died {self._deaths} times in a row",
+                    fix="Run the same command again to go on once it is well.",
+                )
+            self._serving.clear()
+            try:
+                await self.engine.stop()
+                await self.engine.start()
+            finally:
+                self._serving.set()
+            self.progress.restarts += 1
 
 
 def first_of(failed: ExceptionGroup[Exception]) -> Exception:

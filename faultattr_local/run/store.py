@@ -11,13 +11,15 @@ its shard is opened again, and skipped with a warning by readers.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ValidationError
@@ -46,20 +48,36 @@ class Appender:
     """A JSONL file that is appended to; every line is on disk when `write` returns."""
 
     def __init__(self, path: Path) -> None:
-        self._file: BinaryIO = path.open("ab")
-        if torn := cut_torn_line(path):
+        try:
+            torn = cut_torn_line(path) if path.exists() else 0
+            self._file = path.open("ab", buffering=0)
+        except OSError as error:
+            raise RunFolderError(f"cannot be opened: {error.strerror}", where=str(path)) from error
+        if torn:
             logger.warning("%s: cut a torn last line of %d bytes", path, torn)
-            self._file.seek(0, os.SEEK_END)
 
     def write(self, line: str) -> None:
         """Append one line and wait until it is durable."""
-        self._file.write(line.encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        try:
+            # Unbuffered, so that what failed is not written after all when the file is closed.
+            data = line.encode() + b"\n"
+            if self._file.write(data) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise RunFolderError(
+                f"cannot be written: {error.strerror}",
+                where=self._file.name,
+                fix="Make room and run the same command again; it goes on where this one stopped.",
+            ) from error
 
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+    def __enter__(self) -> Appender:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        # What could not be written was told by `write`; closing would only tell it again.
+        with suppress(OSError):
+            self._file.close()
 
 
 class RunFolder:
@@ -88,9 +106,16 @@ class RunFolder:
             raise RunFolderError(
                 "another process is writing here", where=str(path), fix="Wait for it or stop it."
             ) from error
-        self._verdicts = Appender(path / f"verdicts-{shard}.jsonl")
-        self._trajectories = Appender(path / f"trajectories-{shard}.jsonl")
-        self._calls = Appender(path / f"calls-{shard}.jsonl")
+        except OSError as error:
+            raise RunFolderError(f"cannot be locked: {error}", where=str(path)) from error
+        with ExitStack() as opened:
+            opened.callback(self._lock.release)
+            self._verdicts = opened.enter_context(Appender(path / f"verdicts-{shard}.jsonl"))
+            self._trajectories = opened.enter_context(
+                Appender(path / f"trajectories-{shard}.jsonl")
+            )
+            self._calls = opened.enter_context(Appender(path / f"calls-{shard}.jsonl"))
+            self._open = opened.pop_all()
 
     def __enter__(self) -> RunFolder:
         return self
@@ -101,9 +126,7 @@ class RunFolder:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for appender in (self._verdicts, self._trajectories, self._calls):
-            appender.close()
-        self._lock.release()
+        self._open.close()
 
     def write_call(self, call: Call) -> None:
         """Record one call."""

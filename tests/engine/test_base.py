@@ -74,7 +74,7 @@ def test_a_retry_is_warmer_and_another_request() -> None:
     assert (again.attempt, again.sampling.temperature) == (1, 0.7)
     assert again.digest != REQUEST.digest
     hot = replace(REQUEST, sampling=Sampling(1.0, seed=3)).again(0.7)
-    assert hot.sampling == Sampling(1.0, seed=3)
+    assert hot.sampling == Sampling(1.0, seed=4)
     assert hot.again(0.7).attempt == 2
 
 

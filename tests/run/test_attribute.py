@@ -7,7 +7,7 @@ import pytest
 
 from faultattr_local import attribute
 from faultattr_local.engine.scripted import ScriptedEngine
-from faultattr_local.errors import ConfigError, EngineDied, InvalidReply, RunFolderError
+from faultattr_local.errors import ConfigError, InvalidReply, PromptError, RunFolderError
 from faultattr_local.run.attribute import Run
 from faultattr_local.run.config import Config
 from faultattr_local.run.store import read_lines, read_verdicts
@@ -77,10 +77,10 @@ def test_a_half_done_trajectory_goes_on_from_its_recorded_replies(script, items,
 
     def until_then(request):
         if request.role == "evaluator:decisiveness":
-            return EngineDied("pulled away")
+            return PromptError("pulled away")
         return script(request)
 
-    with pytest.raises(EngineDied):
+    with pytest.raises(PromptError):
         attribute(items(1), engine=ScriptedEngine(until_then), run_dir=tmp_path)
     before = lines(tmp_path, "calls")
     assert "judge" in {call["role"] for call in before}
@@ -108,6 +108,30 @@ def test_an_invalid_reply_is_recorded_and_never_given_again(script, items, tmp_p
     verdict = attribute(items(1), engine=ScriptedEngine(script), run_dir=tmp_path)[0]
     assert verdict.status == "attributed"
     assert [one.status for one in read_verdicts(tmp_path).values()] == ["attributed"]
+
+
+def test_a_mended_failure_is_not_asked_anew_when_a_run_goes_on(script, items, tmp_path):
+    """Judge invalid, its retry valid, then the run stops: the valid retry is what counts."""
+
+    def first_sitting(request):
+        if request.role == "judge" and request.attempt == 0:
+            return InvalidReply("the answer was cut at 9 tokens")
+        if request.role == "evaluator:primacy":
+            return PromptError("pulled away")
+        return script(request)
+
+    with pytest.raises(PromptError):
+        attribute(items(1), engine=ScriptedEngine(first_sitting), run_dir=tmp_path)
+    engine = ScriptedEngine(script)
+    verdict = attribute(items(1), engine=engine, run_dir=tmp_path)[0]
+    assert "judge" not in {request.role for request in engine.requests}
+    assert verdict.usage.invalid_replies == 1
+
+
+def test_the_same_trajectory_twice_is_done_once(script, items, tmp_path):
+    verdicts = attribute(items(1) * 2, engine=ScriptedEngine(script), run_dir=tmp_path)
+    assert len(verdicts) == 2
+    assert len(lines(tmp_path, "verdicts")) == 1
 
 
 def test_a_changed_config_is_refused_with_the_difference(script, items, tmp_path):

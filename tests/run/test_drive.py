@@ -178,9 +178,42 @@ def test_a_dead_engine_is_restarted_once_for_all_that_were_in_it(script, items, 
 
 def test_an_engine_that_keeps_dying_ends_the_run(script, items, setup_of):
     engine = Mortal(script, set(range(1, 1000)))
-    with pytest.raises(EngineDied):
-        drive(engine, items(2), setup_of())
+    with pytest.raises(EngineDied, match="died 4 times in a row"):
+        drive(engine, items(20), setup_of(), most=1)
     assert engine.starts == 4
+
+
+def test_a_call_that_kills_the_engine_twice_costs_its_trajectory_alone(script, items, setup_of):
+    def poisoned(request):
+        if request.trajectory == "t/3":
+            return EngineDied("out of memory")
+        return script(request)
+
+    engine = ScriptedEngine(poisoned)
+    pairs, progress = drive(engine, items(30), setup_of(), most=4)
+    failed = [verdict for _, verdict in pairs if verdict.status == "unscored"]
+    assert [one.trajectory for one in failed] == ["t/3"]
+    assert "died twice on this call: out of memory" in failed[0].failure.message
+    assert progress.restarts == 2
+
+
+def test_no_call_reaches_an_engine_that_is_being_started_again(script, items, setup_of):
+    class Slow(Mortal):
+        starting = False
+
+        async def start(self):
+            self.starting = True
+            await asyncio.sleep(0.02)
+            self.starting = False
+            return await super().start()
+
+        async def generate(self, request):
+            assert not self.starting
+            return await super().generate(request)
+
+    engine = Slow(script, {5}, delay=0.001)
+    pairs, _ = drive(engine, items(12), setup_of())
+    assert {verdict.status for _, verdict in pairs} == {"attributed"}
 
 
 def test_a_call_that_the_engine_gives_up_by_itself_is_no_silence(script, items, setup_of):
@@ -189,5 +222,7 @@ def test_a_call_that_the_engine_gives_up_by_itself_is_no_silence(script, items, 
             raise asyncio.CancelledError
         return script(request)
 
-    with pytest.raises(EngineDied, match="gave a call up"):
-        drive(ScriptedEngine(gives_up), items(3), setup_of())
+    pairs, _ = drive(ScriptedEngine(gives_up), items(3), setup_of())
+    failed = {verdict.trajectory: verdict.failure for _, verdict in pairs if verdict.failure}
+    assert list(failed) == ["t/1"]
+    assert "gave a call up" in failed["t/1"].message

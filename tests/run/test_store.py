@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 
 import pytest
 
 from faultattr_local.errors import RunFolderError
 from faultattr_local.run.manifest import Manifest
 from faultattr_local.run.store import (
+    Appender,
     RunFolder,
     cut_torn_line,
     read_lines,
@@ -104,6 +106,22 @@ def test_a_shard_has_one_writer_and_shards_write_beside_each_other(tmp_path):
             assert (tmp_path / "calls-1.jsonl").exists()
     with RunFolder(tmp_path):
         pass
+
+
+def test_a_line_that_cannot_be_written_is_told_and_cut_the_next_time(tmp_path):
+    path = tmp_path / "calls-0.jsonl"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Appender(path) as appender:
+        appender.write("{}")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20, hard))
+        try:
+            with pytest.raises(RunFolderError, match=r"calls-0.jsonl: cannot be written: .*Make"):
+                appender.write("x" * 100)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with Appender(path) as appender:
+        appender.write("[]")
+    assert path.read_text().splitlines() == ["{}", "[]"]
 
 
 @pytest.mark.parametrize(
