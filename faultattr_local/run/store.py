@@ -60,7 +60,8 @@ class Appender:
         """Append one line and wait until it is durable."""
         try:
             # Unbuffered, so that what failed is not written after all when the file is closed.
-            data = line.encode() + b"\n"
+            # Half a surrogate pair becomes the JSON escape that it can be read from again.
+            data = line.encode("utf-8", "backslashreplace") + b"\n"
             if self._file.write(data) != len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(self._file.fileno())

@@ -108,6 +108,13 @@ def test_a_shard_has_one_writer_and_shards_write_beside_each_other(tmp_path):
         pass
 
 
+def test_half_a_surrogate_pair_is_written_and_read_again(tmp_path):
+    with Appender(tmp_path / "calls-0.jsonl") as appender:
+        call = {"key": "k", "trajectory": "t", "valid": True, "reply": {"text": "\ud83d"}}
+        appender.write(json.dumps(call, ensure_ascii=False))
+    assert list(read_lines(tmp_path, "calls")) == [call]
+
+
 def test_a_line_that_cannot_be_written_is_told_and_cut_the_next_time(tmp_path):
     path = tmp_path / "calls-0.jsonl"
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
