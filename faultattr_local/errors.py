@@ -98,3 +98,8 @@ class InvalidReply(TrajectoryError):
         super().__init__(what, where=where, fix=fix)
         self.text = text
         self.finish_reason = finish_reason
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of another library's error, or its class where it says nothing."""
+    return str(error).strip().split("\n", 1)[0] or type(error).__name__

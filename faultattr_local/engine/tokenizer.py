@@ -11,7 +11,7 @@ from typing import Any
 from faultattr_local.engine.base import Message
 from faultattr_local.engine.model_folder import tokenizer_folder
 from faultattr_local.engine.offline import go_offline
-from faultattr_local.errors import EngineUnavailable
+from faultattr_local.errors import EngineUnavailable, first_line
 
 CUTS = tuple(chr(point) for point in range(0xE000, 0xE100))
 """Private-use characters, one of which marks where a rendered conversation is cut."""
@@ -70,7 +70,7 @@ class ChatTokenizer:
             return AutoTokenizer.from_pretrained(self.folder, local_files_only=True)
         except (ImportError, OSError, ValueError) as error:
             raise EngineUnavailable(
-                f"transformers cannot load the tokenizer ({_first_line(error)})",
+                f"transformers cannot load the tokenizer ({first_line(error)})",
                 where=str(self.folder),
             ) from error
 
@@ -98,7 +98,7 @@ class ChatTokenizer:
             )
         except (TemplateError, ValueError) as error:
             raise EngineUnavailable(
-                f"the chat template refuses the conversation ({_first_line(error)})",
+                f"the chat template refuses the conversation ({first_line(error)})",
                 where=str(self.folder),
                 fix="Use a model whose template takes a system message.",
             ) from error
@@ -117,7 +117,3 @@ class ChatTokenizer:
 
 def _absent_from(text: str) -> str:
     return next((mark for mark in CUTS if mark not in text), "\U0010fffd")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n", 1)[0]

@@ -18,11 +18,10 @@ from faultattr_local.engine.tokenizer import ChatTokenizer, load_tokenizer
 from faultattr_local.engine.transformers_batch import Row, decode_batch
 from faultattr_local.engine.transformers_model import (
     LoadedModel,
-    first_line,
     load_model,
     release_memory,
 )
-from faultattr_local.errors import EngineDied
+from faultattr_local.errors import EngineDied, first_line
 from faultattr_local.settings import Section
 
 LINGER_S = 0.01

@@ -11,7 +11,7 @@ from typing import Any
 
 from faultattr_local.engine.offline import go_offline
 from faultattr_local.engine.tokenizer import ChatTokenizer
-from faultattr_local.errors import EngineUnavailable
+from faultattr_local.errors import EngineUnavailable, first_line
 
 COMPACT = {"x-guidance": {"whitespace_flexible": False}}
 """Read by llguidance at the root of a schema: no free whitespace."""
@@ -110,8 +110,3 @@ def release_memory() -> None:
     gc.collect()
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
-
-
-def first_line(error: BaseException) -> str:
-    """What an error of a library says, in one line."""
-    return str(error).strip().split("\n", 1)[0] or type(error).__name__

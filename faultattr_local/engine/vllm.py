@@ -16,11 +16,12 @@ from faultattr_local.engine.length import refuse_if_too_long
 from faultattr_local.engine.model_folder import digest_of, model_folder
 from faultattr_local.engine.sentinel import Sentinel
 from faultattr_local.engine.tokenizer import ChatTokenizer, load_tokenizer
-from faultattr_local.engine.vllm_load import first_line, kv_tokens, load
+from faultattr_local.engine.vllm_load import kv_tokens, load
 from faultattr_local.errors import (
     EngineDied,
     InvalidReply,
     TrajectoryError,
+    first_line,
 )
 from faultattr_local.settings import Section
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from faultattr_local.engine.offline import go_offline
-from faultattr_local.errors import EngineUnavailable
+from faultattr_local.errors import EngineUnavailable, first_line
 
 if TYPE_CHECKING:
     from faultattr_local.engine.vllm import VllmConfig
@@ -86,8 +86,3 @@ def kv_tokens(cache: Any) -> int | None:
     if told:
         return int(told)
     return cache.num_gpu_blocks * cache.block_size if cache.num_gpu_blocks else None
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error, or its class where it says nothing."""
-    return str(error).strip().split("\n", 1)[0] or type(error).__name__

@@ -44,7 +44,6 @@ class Observer:
                 "safari/observation_read",
                 lines=lines[:shown],
                 offset=offset,
-                asked_to=offset + limit - 1,
                 last=lines[-1].number,
                 length=len(self._log),
                 most_tokens=self._most_tokens,
